@@ -1,4 +1,4 @@
-//! A slot's life over HTTP/1: connect, burst after burst, close, and again.
+//! The HTTP/1 loop of a slot: connect, exchange bursts, close, repeat.
 
 use super::content::check;
 use super::link::Link;
@@ -11,11 +11,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// One burst while it is under way.
+/// A burst in progress.
 struct Burst {
     begin: Begin,
     begun_ns: u64,
-    /// When it was handed over; 0 before that.
+    /// When it was sent; 0 before that.
     sent_ns: u64,
     sent_bytes: usize,
     made: Option<Made>,
@@ -23,46 +23,46 @@ struct Burst {
     first: u32,
 }
 
-/// What a slot keeps from one burst to the next, so that nothing is allocated for one.
+/// Buffers that a slot reuses for each burst, so that none allocates.
 #[derive(Default)]
 struct Pipeline {
-    /// Table indexes of the requests of a burst of several.
+    /// Table indexes of the requests of a multi-request burst.
     requests: Vec<u32>,
-    /// Their bytes together.
+    /// The bytes of all its requests.
     bytes: Vec<u8>,
 }
 
-/// How a burst ended that was answered whole.
+/// The result of a burst with complete responses.
 struct Answered {
     ended_ns: u64,
-    /// Whether the connection can be used again.
+    /// True if the connection can be reused.
     is_open: bool,
-    /// Whether that is for want of the server alone.
+    /// True if only the server prevents reuse.
     server_closed: bool,
 }
 
-/// What a slot without a burst wakes up to.
+/// The event that wakes an idle slot.
 enum Woken {
     Begin(Begin),
-    /// The connection is of no more use; perhaps something was given at the same time.
+    /// The connection is unusable; a burst may have arrived at the same time.
     Lost(Option<Begin>),
-    /// Nobody will use the connection again.
+    /// The connection is to be closed.
     Closed,
 }
 
-/// Runs a slot for as long as the runtime lives.
+/// Runs a slot until the runtime is dropped.
 pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
     let _alarm = Alarm(Rc::clone(&shared));
     let mut pipeline = Pipeline::default();
     let mut is_reconnect = false;
     let mut next: Option<Begin> = None;
-    // Each turn is the life of a connection.
+    // Each iteration is one connection.
     loop {
         let begin = match next.take().or_else(|| slot.take()) {
             Some(begin) => begin,
             None => slot.wait().await,
         };
-        // What was to be closed before this connection was made is not this one.
+        // A pending close concerned the previous connection.
         slot.take_close();
         let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
         shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
@@ -98,12 +98,12 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
 
 /// How a connection was left.
 struct Left {
-    /// What the slot does next, if that is known.
+    /// The slot's next burst, if known.
     next: Option<Begin>,
-    /// Whether it has yet to be asked for.
+    /// True if the slot must still request its next burst.
     asks: bool,
     ended_ns: u64,
-    /// Whether the server closed it although it could have been used again.
+    /// True if the server closed it although it was reusable.
     by_server: bool,
 }
 
@@ -133,7 +133,7 @@ async fn run_connection<D: Drive + 'static>(
                     return Left { next, asks: false, ended_ns, by_server };
                 }
                 match next {
-                    // The end of one burst is the beginning of the next: one look at the clock for both.
+                    // The end of one burst is the start of the next: one clock reading for both.
                     Some(begin) => (begin, answered.ended_ns),
                     None => match wait_begin_or_loss(shared, slot, link).await {
                         Woken::Begin(begin) => (begin, precise_ns()),
@@ -157,7 +157,7 @@ async fn run_connection<D: Drive + 'static>(
     }
 }
 
-/// One burst and its answers; which of them failed, and how.
+/// Sends one burst and reads its responses; the error has the index of the failed request.
 async fn exchange<D: Drive + 'static>(
     shared: &Rc<Shared<D>>,
     slot: &Slot,
@@ -212,11 +212,11 @@ async fn exchange<D: Drive + 'static>(
         shared.drive.borrow_mut().handle_ended(&ended);
         let may_go_on = answer.persistent && !server_closed;
         if !more_due {
-            // A server that closes when we asked it to has not left us in the lurch.
+            // Closing on request is not a failure of the server.
             return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
         }
         if !answer.persistent {
-            // The others were sent in vain: the server said that it would not answer them.
+            // The other requests were sent in vain: the server announced that it would close.
             return Err((nth + 1, Failure::ClosedEarly));
         }
     }
@@ -229,7 +229,7 @@ fn begin_burst<D: Drive>(shared: &Shared<D>, begin: Begin, begun_ns: u64, pipeli
         shared.count_from_now();
     }
     let requests = &shared.settings.requests;
-    // A drive that chooses what there is not would be a defect; it must not become a panic here.
+    // A drive that chooses an index out of range is defective; it must not cause a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
     let first = choose(0);
     if begin.burst > 1 {
@@ -264,7 +264,7 @@ fn bytes_of<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &'a Pi
     }
 }
 
-/// What is known of one request of a burst but for its answer.
+/// The record of one request of a burst, without its response.
 fn ended_of<D: Drive>(
     shared: &Shared<D>,
     burst: &Burst,
@@ -295,8 +295,8 @@ fn ended_of<D: Drive>(
     }
 }
 
-/// Tells of the `nth` request of a burst and of all after it, which fail together; of the answer to the `nth`, what the
-/// reader has of it.
+/// Reports the `nth` request of a burst and all later ones as failed; for the `nth`, with the partial response in the
+/// reader.
 fn fail_from<D: Drive>(
     shared: &Shared<D>,
     burst: &Burst,
@@ -309,7 +309,7 @@ fn fail_from<D: Drive>(
     let mut drive = shared.drive.borrow_mut();
     for later in nth..burst.begin.burst.max(1) {
         let mut ended = ended_of(shared, burst, pipeline, later, Err(failure), ended_ns);
-        // Before everything was sent no answer is read.
+        // Responses are read only after everything was sent.
         if later == nth && ended.is_sent && reader.is_due() {
             let received = reader.received();
             ended.head_bytes = received.total_bytes.saturating_sub(received.body_bytes);
@@ -320,7 +320,7 @@ fn fail_from<D: Drive>(
     }
 }
 
-/// Waits until the slot is given something, or its connection is of no more use.
+/// Waits until the slot receives a burst or its connection becomes unusable.
 async fn wait_begin_or_loss<D: Drive + 'static>(shared: &Shared<D>, slot: &Slot, link: &mut Link<D>) -> Woken {
     poll_fn(|context| {
         if link.poll_lost(context, shared).is_ready() {

@@ -1,4 +1,4 @@
-//! Makes sockets and begins connections; knows where they come from.
+//! Creates sockets, chooses source addresses and starts connections.
 
 use super::Sources;
 use rustix::io::Errno;
@@ -7,45 +7,45 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Source addresses tried before a connection is given up, where we choose them. One address has about 28,000 ports for
-/// each target, and a used one is free again after a second on loopback (`net.ipv4.tcp_tw_reuse`), so a handful covers any
-/// rate seen; 16 is that with room.
+/// Source addresses tried before a connection fails, if the client chooses them. One address has about 28,000 ports
+/// per target, and on loopback a used one is free again after a second (`net.ipv4.tcp_tw_reuse`), so a few addresses
+/// cover any observed rate; 16 leaves a margin.
 const SOURCES_TRIED_MAX: u32 = 16;
 
-/// Connections begun from one source address before the next one's turn comes, where we choose them. Linux looks for a
-/// free port among half of them first (those of one parity), and when these 14,000 or so are taken each connect walks
-/// through all of them: with 18,000 connections from one address a client stood still for seconds.
+/// Connections per source address before the next one is used, if the client chooses them. Linux first searches half
+/// of the ports (those of one parity), and once these 14,000 or so are taken, each connect walks through all of them:
+/// with 18,000 connections from one address a client stalled for seconds.
 const CONNECTIONS_A_SOURCE: u32 = 10_000;
 
-/// Most source addresses: the host parts of 127.0.0.0/16 but the first and the last.
+/// Upper bound of source addresses: the host parts of 127.0.0.0/16 except the first and the last.
 const SOURCES_MAX: u32 = 65_534;
 
-/// Opens connections of one worker to one address.
+/// Opens one worker's connections to one address.
 #[derive(Debug)]
 pub(super) struct Connector {
     address: SocketAddr,
     sources: Sources,
-    /// Host part of the source address 127.0.x.y; 0 leaves the choice to the kernel.
+    /// Host part of the source address 127.0.x.y; 0 lets the kernel choose.
     source: Cell<u32>,
-    /// Connections begun from it.
+    /// Connections started from that address.
     begun: Cell<u32>,
     request_bytes_max: usize,
 }
 
-/// The smallest segment a path may be limited to (RFC 9293 §3.7.1); what fits is sent as one.
+/// The smallest maximum segment size of a path (RFC 9293 §3.7.1); a request that fits is sent as one segment.
 const SEGMENT_BYTES_MIN: usize = 536;
 
-/// How far a connection has come when the connect call returned.
+/// The state of a connection when connect returns.
 #[derive(Debug)]
 pub(super) enum Begun {
-    /// The system says it stands.
+    /// The kernel reports it as established.
     Connected(OwnedFd),
-    /// It may stand or not: over loopback it stands nearly always, but the system does not say so.
+    /// Possibly established: over loopback it nearly always is, but the kernel does not report it.
     UnderWay(OwnedFd),
 }
 
 impl Connector {
-    /// `request_bytes_max`: what is sent at once at the most.
+    /// `request_bytes_max` is the largest size of one send.
     pub(super) fn new(address: SocketAddr, sources: Sources, request_bytes_max: usize) -> Self {
         let source = match sources {
             Sources::Automatic => 0,
@@ -54,7 +54,7 @@ impl Connector {
         Self { address, sources, source: Cell::new(source), begun: Cell::new(0), request_bytes_max }
     }
 
-    /// Begins a connection.
+    /// Starts a connection.
     pub(super) fn begin(&self) -> Result<Begun, Errno> {
         match self.sources {
             Sources::Automatic => {
@@ -71,7 +71,8 @@ impl Connector {
                 Err(Errno::ADDRNOTAVAIL)
             }
             Sources::Loopback { count, .. } => {
-                // In turn, so that none runs out of ports before the others; who has run out says so.
+                // Round robin, so that no address runs out of ports before the others; an address without ports
+                // returns an error.
                 let begun = self.begin_from(self.source.get());
                 self.rotate(count.clamp(1, SOURCES_MAX));
                 begun
@@ -84,12 +85,12 @@ impl Connector {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         if self.request_bytes_max > SEGMENT_BYTES_MIN {
-            // The tail of a long request must not wait for its beginning to be acknowledged. A short one is one segment, on
-            // a connection with nothing under way, and leaves at once anyway.
+            // The tail of a long request must not wait for an acknowledgement of its beginning. A short one is one
+            // segment on an otherwise idle connection, which is sent at once anyway.
             sockopt::set_tcp_nodelay(&socket, true)?;
         }
         if source != 0 {
-            // The port is then chosen by connect, which knows the target, and not by bind, which must assume any.
+            // The port is then chosen by connect, which knows the destination, not by bind, which has to assume any.
             crate::socket::set_ip_bind_address_no_port(socket.as_fd())?;
             bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
         }
@@ -100,12 +101,12 @@ impl Connector {
         }
     }
 
-    /// Only IPv4 loopback has more than one address that is surely ours.
+    /// Only IPv4 loopback has further addresses that surely belong to this machine.
     fn can_rotate(&self) -> bool {
         matches!(self.address.ip(), IpAddr::V4(address) if address.is_loopback())
     }
 
-    /// The next of `count` addresses; after the kernel's choice, which is 127.0.0.1, the second.
+    /// Switches to the next of `count` addresses; from the kernel's choice, 127.0.0.1, to the second.
     fn rotate(&self, count: u32) {
         self.begun.set(0);
         self.source.set(match self.source.get() {

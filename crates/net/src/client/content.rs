@@ -1,11 +1,11 @@
-//! Whether the body of an answer is what it should be.
+//! Verification of response bodies.
 
 use super::failure::Failure;
 use super::table::{DIGEST_BYTES, PreparedRequest};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::cell::Cell;
 
-/// The digest of a body that is under way.
+/// The digest of a partially received body.
 pub(super) struct Digesting(Context);
 
 impl std::fmt::Debug for Digesting {
@@ -40,7 +40,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
     digesting.finish()
 }
 
-/// Chooses the answers whose digests are taken: the first of every so many.
+/// Selects the responses whose digests are computed: every nth, beginning with the first.
 #[derive(Debug)]
 pub(super) struct Sampling {
     every: u32,
@@ -52,7 +52,7 @@ impl Sampling {
         Self { every, until: Cell::new(0) }
     }
 
-    /// The digest of the next answer, if it is one of them.
+    /// A digest for the next response, if it is selected.
     pub(super) fn next(&self) -> Option<Digesting> {
         if self.every == 0 {
             return None;
@@ -63,7 +63,7 @@ impl Sampling {
     }
 }
 
-/// Judges a whole answer: only a 200 has the body that its request was made ready for.
+/// Verifies a complete response. Only a 200 has the body that was expected of its request.
 pub(super) fn check(
     request: &PreparedRequest,
     status: u16,

@@ -1,4 +1,4 @@
-//! Hands what is due to the slots.
+//! Dispatch of due bursts to slots.
 
 use super::failure::Failure;
 use super::worker::Shared;
@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 impl<D: Drive + 'static> Shared<D> {
-    /// Begins whatever is due at `now_ns`. What is due on the slot that asks is returned to it, and not given.
+    /// Starts every burst that is due at `now_ns`. A burst for the `asking` slot is returned to it instead of handed
+    /// over.
     pub(super) fn dispatch(self: &Rc<Self>, now_ns: u64, asking: Option<u32>) -> Option<Begin> {
         let mut own = None;
         while !self.done.get() {
@@ -45,26 +46,26 @@ impl<D: Drive + 'static> Shared<D> {
         own
     }
 
-    /// What a slot does after its burst was answered whole.
+    /// The next action of a slot after a complete burst.
     pub(super) fn after_answers(self: &Rc<Self>, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         let at_once = self.drive.borrow_mut().handle_answered(slot, now_ns, is_open);
         self.ended();
         let Some(begin) = at_once else { return self.dispatch(now_ns, Some(slot)) };
         self.begun();
         if begin.slot != slot {
-            // An open loop takes the connections in turn.
+            // An open loop uses the connections in turn.
             self.give(begin);
             return self.dispatch(now_ns, Some(slot));
         }
         if self.pacer.is_due(now_ns) {
-            // What others are waiting for must not wait until this slot has nothing to do.
+            // Bursts of other slots must not wait until this slot is idle.
             let other = self.dispatch(now_ns, None);
             debug_assert!(other.is_none());
         }
         Some(begin)
     }
 
-    /// What a slot does after its burst failed; `connected`: on a connection.
+    /// The next action of a slot after a failed burst; `connected` is true if it had a connection.
     pub(super) fn after_failure(self: &Rc<Self>, slot: u32, now_ns: u64, connected: bool) -> Option<Begin> {
         self.drive.borrow_mut().handle_failed(slot, now_ns, connected);
         self.ended();
@@ -87,7 +88,7 @@ impl<D: Drive + 'static> Shared<D> {
         }
     }
 
-    /// Goes on until nothing more is to be begun and everything that was begun has ended.
+    /// Continues until no more bursts will start and all that were started have ended.
     pub(super) fn poll_run(self: &Rc<Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.register_main(context);
         loop {

@@ -1,4 +1,4 @@
-//! How a request can end without a whole answer.
+//! Reasons for a request without complete response.
 
 use super::tls::TlsFailure;
 use flatout_http::refusal::Refusal;
@@ -7,31 +7,32 @@ use rustix::io::Errno;
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The system refused: to make a socket, to connect, to send or to receive.
+    /// A system call failed: creating a socket, connecting, sending or receiving.
     System(Errno),
-    /// No connection, or no whole answer, within the timeout.
+    /// The connection or the complete response took longer than the timeout.
     TimedOut,
-    /// The connection ended before a whole response head.
+    /// The connection closed before a complete response head.
     ClosedEarly,
-    /// The connection ended before the end of a body whose length was declared.
+    /// The connection closed before the end of a body of declared length.
     ShortBody,
-    /// What arrived breaks a rule of HTTP.
+    /// The response violates HTTP.
     Malformed(Refusal),
-    /// More bytes arrived than the response declared, and nothing had been asked for them.
+    /// More bytes arrived than the response declared, without a request for them.
     Surplus,
-    /// The body is whole and of another length than it should have.
+    /// The body is complete, but its length is wrong.
     WrongLength,
-    /// The body is whole, of the right length, and holds other bytes than it should.
+    /// The body has the right length, but its digest is wrong.
     WrongDigest,
-    /// There is no TLS session.
+    /// The TLS handshake or session failed.
     Tls(TlsFailure),
     /// The server does not speak HTTP/2.
     NoHttp2,
     /// HTTP/2: the server refused or reset the stream, with this error code (RFC 9113 §7).
     StreamReset(u32),
-    /// HTTP/2: the server ended the connection, or one side broke a rule, with this error code (RFC 9113 §7).
+    /// HTTP/2: the server closed the connection, or one side violated the protocol, with this error code (RFC 9113
+    /// §7).
     Http2(u32),
-    /// The run was given up while the answer was under way.
+    /// The run was aborted before the response was complete.
     Abandoned,
 }
 
@@ -43,7 +44,7 @@ impl From<Errno> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // The runtime's registration of a socket fails with an errno, and so does a socket below TLS.
+        // Registering a socket with the runtime fails with an errno, and so does a socket below TLS.
         match Errno::from_io_error(&error) {
             Some(errno) => Self::System(errno),
             None => TlsFailure::of(&error).map_or(Self::System(Errno::IO), Self::Tls),
@@ -67,7 +68,7 @@ impl From<h2::Error> for Failure {
             return Self::Http2(code);
         }
         error.into_io().map_or(Self::ClosedEarly, |error| match error.kind() {
-            // A connection that ends without a word between frames, or within one.
+            // The connection closed without notice between frames, or within one.
             std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe
                 if Errno::from_io_error(&error).is_none() =>
             {

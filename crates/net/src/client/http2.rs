@@ -1,4 +1,4 @@
-//! A slot's life over HTTP/2: its requests are streams of a connection that a group of slots shares.
+//! The HTTP/2 loop of a slot: its requests are streams of a connection shared by a group of slots.
 
 mod stream;
 
@@ -17,10 +17,10 @@ use std::task::Poll;
 use stream::Stream;
 use tokio::sync::Notify;
 
-/// What the server may send on one stream before we have read it: a body of this size needs no update of its window.
+/// Initial window of a stream, in bytes: a body of this size needs no window update.
 const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// The same for all streams of a connection together.
+/// Initial window of a connection, in bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
 /// The connection of a group of slots.
@@ -28,9 +28,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 pub(super) struct Group {
     state: RefCell<State>,
     changed: Notify,
-    /// Tells one connection from the next.
+    /// Distinguishes successive connections.
     generation: Cell<u64>,
-    /// Whether the last one was ended by the server.
+    /// True if the server closed the previous connection.
     was_lost: Cell<bool>,
 }
 
@@ -39,12 +39,12 @@ enum State {
     #[default]
     None,
     Connecting,
-    /// With a count of the answers that came whole on it.
+    /// With a count of the complete responses on it.
     Open(SendRequest<Bytes>, Rc<Cell<u64>>),
 }
 
 impl Group {
-    /// The connection `generation` is of no more use; says whether that is news.
+    /// Drops connection `generation` if it is still current; returns whether it was.
     fn forget(&self, generation: u64, was_lost: bool) -> bool {
         let is_news = self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..));
         if is_news {
@@ -54,7 +54,7 @@ impl Group {
         is_news
     }
 
-    /// Whether the connection `generation` is still the group's.
+    /// Returns whether connection `generation` is still current.
     fn is_open(&self, generation: u64) -> bool {
         self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..))
     }
@@ -65,16 +65,16 @@ impl Group {
     }
 }
 
-/// A connection as one slot has it.
+/// A connection as one slot sees it.
 struct Opened {
     sender: SendRequest<Bytes>,
     generation: u64,
     replies: Rc<Cell<u64>>,
-    /// When it was made for this very slot.
+    /// Set if it was opened for this slot.
     made: Option<Made>,
 }
 
-/// Runs a slot for as long as the runtime lives.
+/// Runs a slot until the runtime is dropped.
 pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
     let _alarm = Alarm(Rc::clone(&shared));
     let streams = shared.settings.http2_streams.unwrap_or(1).max(1);
@@ -82,7 +82,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
     let mut next: Option<Begin> = None;
     let mut under_way: Vec<Stream> = Vec::new();
     let mut kept: Option<Opened> = None;
-    // The end of one burst is the beginning of the next: one look at the clock for both.
+    // The end of one burst is the start of the next: one clock reading for both.
     let mut begun_ns = precise_ns();
     loop {
         let begin = if let Some(begin) = next.take() {
@@ -99,7 +99,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
             begin
         };
         slot.take_close();
-        // Where streams share a connection, a schedule's wish for a new one is only one for a free stream.
+        // Where streams share a connection, a schedule that requests a new connection only gets a free stream.
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
         }
@@ -119,7 +119,8 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
     }
 }
 
-/// One burst: all of its streams at once. Says on which connection it was answered whole, or else whether there was one.
+/// Sends one burst, all of its streams at once. Returns the connection on which it completed, or whether there was
+/// one.
 async fn run_burst<D: Drive + 'static>(
     shared: &Rc<Shared<D>>,
     slot: &Slot,
@@ -132,7 +133,7 @@ async fn run_burst<D: Drive + 'static>(
         shared.count_from_now();
     }
     let mut frame = Frame { shared, begin, begun_ns, made: None };
-    // The handle of a connection is dear to copy, so a slot keeps its own for as long as the group keeps the connection.
+    // Cloning the handle of a connection is expensive, so a slot retains its clone while the connection is current.
     let opened = match kept {
         Some(opened) if group.is_open(opened.generation) => opened,
         _ => match open(shared, slot, group).await {
@@ -162,7 +163,7 @@ async fn run_burst<D: Drive + 'static>(
     }
     poll_fn(|context| {
         slot.register(context);
-        // What is late is dropped, which resets its stream.
+        // A late stream is dropped, which resets it.
         let cut = slot.deadline.cut();
         under_way.retain_mut(|stream| {
             let polled = match cut {
@@ -182,7 +183,7 @@ async fn run_burst<D: Drive + 'static>(
     })
     .await;
     match failed {
-        // The connection goes on without a stream that was cut, or whose answer was not what it should be.
+        // The connection survives a stream that was cut, or whose body was wrong.
         None | Some(Failure::WrongLength | Failure::WrongDigest) => Ok(opened.generation),
         Some(Failure::TimedOut | Failure::StreamReset(_) | Failure::Abandoned | Failure::ShortBody) => Err(true),
         Some(_) => {
@@ -192,11 +193,11 @@ async fn run_burst<D: Drive + 'static>(
     }
 }
 
-/// The connection of the group, made by whoever needs it first.
+/// The group's connection, opened by the first slot that needs it.
 async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &Rc<Group>) -> Result<Opened, Failure> {
     loop {
         let changed = group.changed.notified();
-        // Whoever finds none connects, and those who come meanwhile wait.
+        // The first slot connects; slots that arrive meanwhile wait.
         let is_ours = match &mut *group.state.borrow_mut() {
             State::Open(sender, replies) => {
                 let (sender, replies) = (sender.clone(), Rc::clone(replies));
@@ -211,7 +212,7 @@ async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &R
         if is_ours {
             return connect(shared, slot, group).await;
         }
-        // Whoever connects is watched by a deadline of its own, and settles the group whatever becomes of it.
+        // The connecting slot is bounded by its own deadline, and settles the group's state in any case.
         changed.await;
     }
 }
@@ -242,7 +243,7 @@ async fn try_connect<D: Drive + 'static>(
     slot: &Slot,
     group: &Rc<Group>,
 ) -> Result<Opened, Failure> {
-    // Whoever waited for another's attempt before begins its own now.
+    // After waiting for another slot's attempt, this one starts now.
     let connecting_ns = precise_ns();
     shared.drive.borrow_mut().handle_connecting(connecting_ns);
     let standing = stand(shared, slot, connecting_ns, group.was_lost.replace(false)).await?;
@@ -260,7 +261,7 @@ async fn try_connect<D: Drive + 'static>(
     let open = OpenGuard::new(shared, connecting_ns);
     let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
     tokio::task::spawn_local(async move {
-        // Its streams say how it ended; it is only driven here.
+        // Streams report how the connection ended; here it is only driven.
         let _ended = connection.await;
         open.by_server.set(driven.forget(generation, true));
     });
@@ -306,7 +307,7 @@ async fn begin_stream<D: Drive>(
     })
 }
 
-/// What the requests of a burst have in common when they end.
+/// Data common to all requests of a burst, for their reports.
 struct Frame<'a, D: Drive> {
     shared: &'a Shared<D>,
     begin: Begin,
@@ -336,7 +337,7 @@ impl<D: Drive> Frame<'_, D> {
         });
     }
 
-    /// Tells of the `nth` request of the burst and of all after it, which were never sent.
+    /// Reports the `nth` request of the burst and all later ones, which were never sent, as failed.
     fn fail_from(&self, nth: u32, failure: Failure, ended_ns: u64) {
         let mut drive = self.shared.drive.borrow_mut();
         for later in nth..self.begin.burst.max(1) {

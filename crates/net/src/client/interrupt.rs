@@ -1,4 +1,5 @@
-//! Ctrl-C for work that is no worker's, and other signals that end a process which has something to put in order first.
+//! Signal handling for threads that are not workers: Ctrl-C, and signals that terminate a process that has cleanup to
+//! do.
 
 use crate::runtime::build_runtime;
 use std::future::poll_fn;
@@ -6,8 +7,8 @@ use std::io;
 use std::task::Poll;
 use std::thread;
 
-/// Calls `handle` for each SIGINT from now on, with how many there have been, on a thread of its own that lives as long
-/// as the process. SIGINT then no longer ends the process by itself.
+/// Calls `handle` for each SIGINT, with their count so far, on a separate thread that lives as long as the process.
+/// SIGINT then no longer terminates the process.
 pub fn watch_interrupts(mut handle: impl FnMut(u32) + Send + 'static) -> io::Result<()> {
     let (watching, begun) = std::sync::mpsc::channel();
     thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
@@ -31,8 +32,8 @@ pub fn watch_interrupts(mut handle: impl FnMut(u32) + Send + 'static) -> io::Res
     begun.recv().map_err(|_| io::Error::other("the thread that watches for Ctrl-C has ended"))?
 }
 
-/// Calls `handle` when SIGTERM, SIGHUP or SIGQUIT arrives, and then ends the process as a shell reports such an end: with
-/// 128 and the signal's number.
+/// Calls `handle` when SIGTERM, SIGHUP or SIGQUIT arrives, and then exits with 128 plus the signal's number, as a
+/// shell reports such an exit.
 pub fn watch_endings(handle: impl FnOnce() + Send + 'static) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (watching, begun) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! A connection of the client that speaks HTTP/1: one direct send a burst, one receive an arrival.
+//! An HTTP/1 connection of the client: one direct send per burst, one receive per arrival.
 
 use super::connector::Begun;
 use super::reader::{Answer, Reader};
@@ -20,40 +20,40 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// What one receive brought.
+/// The result of one receive.
 pub(super) struct ReceivedOnce {
     pub(super) answer: Option<Answer>,
     pub(super) server_closed: bool,
 }
 
-/// A socket that stands, for whoever makes a stream of it.
+/// A connected socket from which a stream can be created.
 pub(super) struct Standing {
     pub(super) carrier: Carrier,
     pub(super) made: Made,
 }
 
-/// What carries bytes to the server and back, where they are not sent directly.
+/// The transport of bytes that are not sent directly.
 pub(super) enum Carrier {
     Plain(Stream),
     Tls(Box<TlsStream<Stream>>),
 }
 
-/// A connection for bursts of HTTP/1.
+/// A connection for HTTP/1 bursts.
 pub(super) struct Link<D: Drive> {
     kind: Kind,
-    /// Bytes of the next burst that were already sent.
+    /// Bytes of the next burst that have been sent already.
     sent_bytes: usize,
     pub(super) open: OpenGuard<D>,
 }
 
 enum Kind {
-    /// A socket, registered with the runtime once something must be waited for. Always there, except while it is
-    /// registered for something else.
+    /// A socket, registered with the runtime at its first wait. Always present, except while it is being
+    /// re-registered.
     Plain(Option<AsyncFd<Rc<OwnedFd>>>),
     Tls(Box<TlsStream<Stream>>),
 }
 
-/// A connection that was made, and when the first burst was given to it.
+/// A new connection, and when the first burst was sent on it.
 pub(super) struct Opened<D: Drive> {
     pub(super) link: Link<D>,
     pub(super) made: Made,
@@ -61,7 +61,7 @@ pub(super) struct Opened<D: Drive> {
 }
 
 impl<D: Drive + 'static> Link<D> {
-    /// Connects and sends the first burst as far as it goes at once.
+    /// Connects and sends as much of the first burst as possible.
     pub(super) async fn open(
         shared: &Rc<Shared<D>>,
         slot: &Slot,
@@ -76,8 +76,8 @@ impl<D: Drive + 'static> Link<D> {
             return Ok(Opened { link, made: standing.made, sent_ns: precise_ns() });
         }
         let (socket, stands) = begin(shared, slot, begun_ns)?;
-        // Over loopback the handshake is over when connect returns, whatever it said: sending finds out, and spares the
-        // wait for a writable socket.
+        // Over loopback the handshake is complete when connect returns, whatever it returned: sending finds out, and
+        // saves the wait for a writable socket.
         let mut sent_ns = precise_ns();
         let sent = match send(&socket, bytes, SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN) if !stands => None,
@@ -99,7 +99,7 @@ impl<D: Drive + 'static> Link<D> {
         Ok(Opened { link, made, sent_ns })
     }
 
-    /// Sends a whole burst, directly; waits only when the socket takes no more. `sent_bytes` is kept up with what was sent.
+    /// Sends a whole burst directly; waits only if the socket is full. Updates `sent_bytes`.
     pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
         *sent_bytes = std::mem::take(&mut self.sent_bytes);
         let socket = match &mut self.kind {
@@ -118,11 +118,11 @@ impl<D: Drive + 'static> Link<D> {
         Ok(())
     }
 
-    /// Sends the rest of a burst that the socket did not take at once. Rare, for a request is small: so a socket is
-    /// registered for writing only now.
+    /// Sends the rest of a burst after a partial send. Rare, as requests are small, so the socket is registered for
+    /// writing only here.
     async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
         let Kind::Plain(place) = &mut self.kind else { return Err(Failure::ClosedEarly) };
-        // It must leave the runtime before it can be registered anew.
+        // The socket must be deregistered before it can be registered again.
         let Some(socket) = place.take().map(AsyncFd::into_inner) else { return Err(Failure::ClosedEarly) };
         let socket = place.insert(register(socket, Interest::READABLE | Interest::WRITABLE)?);
         while *sent_bytes < burst.len() {
@@ -137,7 +137,7 @@ impl<D: Drive + 'static> Link<D> {
         Ok(())
     }
 
-    /// Waits for bytes, receives once and reads what came in answer to `request`.
+    /// Waits for bytes, receives once and reads them as the response to `request`.
     pub(super) async fn receive(
         &mut self,
         shared: &Shared<D>,
@@ -167,10 +167,10 @@ impl<D: Drive + 'static> Link<D> {
             if received == 0 {
                 return Ok(ReceivedOnce { answer: Some(reader.handle_end()?), server_closed: true });
             }
-            // Asked for before readiness is cleared, for the guard forgets it then; an end stays known to the runtime.
+            // Read before the guard clears readiness; the runtime retains a read-closed state.
             let server_closed = ready.ready().is_read_closed();
             if received < buffer.len() {
-                // The socket is empty: the next wait needs no receive that finds nothing.
+                // The socket is empty: this saves the next wait an empty receive.
                 ready.clear_ready();
             }
             let answer = reader.handle_bytes(memo, &buffer[..received])?;
@@ -178,13 +178,13 @@ impl<D: Drive + 'static> Link<D> {
         }
     }
 
-    /// Ready when the connection, on which nothing is awaited, is of no more use: it ended, or something came on it.
+    /// Ready if an idle connection has become unusable: it closed, or data arrived on it.
     pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &Shared<D>) -> Poll<()> {
         let socket = match &mut self.kind {
             Kind::Plain(Some(socket)) => socket,
             Kind::Plain(None) => return Poll::Ready(()),
             Kind::Tls(stream) => {
-                // It may be a ticket for another session, which is read here.
+                // This may be a session ticket, which is processed here.
                 let mut room = shared.room.borrow_mut();
                 let mut buffer = ReadBuf::new(room.parts(0).0);
                 return Pin::new(stream).poll_read(context, &mut buffer).map(|_| ());
@@ -220,8 +220,8 @@ fn poll_receive_by_tls<D: Drive>(
     let mut buffer = ReadBuf::new(buffer);
     let read = ready!(Pin::new(stream).poll_read(context, &mut buffer));
     Poll::Ready(match read {
-        // Many a server ends a session without saying so within it; the end of a body is then not to be believed, but one
-        // whose length was declared is whole or not by itself.
+        // Many servers close without close_notify. A body delimited by the close is then untrustworthy; one of
+        // declared length is not affected.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(match reader.handle_end() {
             Ok(_) => Failure::ShortBody,
             Err(failure) => failure,
@@ -236,7 +236,7 @@ fn poll_receive_by_tls<D: Drive>(
     })
 }
 
-/// Begins a connection and has its slot's deadline watch it; says whether it stands for certain.
+/// Starts a connection and assigns the slot's deadline to it; returns whether it is certainly established.
 fn begin<D: Drive>(shared: &Shared<D>, slot: &Slot, begun_ns: u64) -> Result<(Rc<OwnedFd>, bool), Failure> {
     let begun = shared.connector.begin()?;
     let stands = matches!(begun, Begun::Connected(_));
@@ -247,7 +247,7 @@ fn begin<D: Drive>(shared: &Shared<D>, slot: &Slot, begun_ns: u64) -> Result<(Rc
     Ok((socket, stands))
 }
 
-/// Makes a connection, with its TLS session where there is one, and waits until it stands.
+/// Opens a connection, including TLS if configured, and waits until it is established.
 pub(super) async fn stand<D: Drive>(
     shared: &Rc<Shared<D>>,
     slot: &Slot,
@@ -255,7 +255,7 @@ pub(super) async fn stand<D: Drive>(
     is_reconnect: bool,
 ) -> Result<Standing, Failure> {
     let (socket, _) = begin(shared, slot, begun_ns)?;
-    // What TLS and HTTP/2 send in pieces must not wait for an acknowledgement in between.
+    // Data that TLS and HTTP/2 send in pieces must not wait for acknowledgements.
     sockopt::set_tcp_nodelay(&socket, true)?;
     let socket = register(socket, Interest::READABLE | Interest::WRITABLE)?;
     wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
@@ -274,7 +274,7 @@ pub(super) async fn stand<D: Drive>(
     Ok(Standing { carrier: Carrier::Tls(Box::new(stream)), made })
 }
 
-/// A server that hangs up amid a handshake gives an end of file and no errno.
+/// A server that disconnects during a handshake causes an end of file without errno.
 fn handshake_failure(error: std::io::Error) -> Failure {
     if error.kind() == std::io::ErrorKind::UnexpectedEof { Failure::ClosedEarly } else { error.into() }
 }
@@ -286,14 +286,14 @@ async fn wait_connected(socket: &AsyncFd<Rc<OwnedFd>>) -> Result<(), Failure> {
 
 #[expect(unsafe_code, reason = "the runtime cannot see that an owned descriptor stays open")]
 fn register(socket: Rc<OwnedFd>, interest: Interest) -> Result<AsyncFd<Rc<OwnedFd>>, Failure> {
-    // SAFETY: an `OwnedFd` is open for as long as it lives and is always the same descriptor. The `Rc` that the `AsyncFd`
-    // holds keeps it alive, and nothing can take the `OwnedFd` out of an `Rc` that is held twice.
+    // SAFETY: an `OwnedFd` is open for as long as it lives and is always the same descriptor. The `Rc` in the
+    // `AsyncFd` keeps it alive, and the `OwnedFd` cannot be taken out of an `Rc` with two references.
     let registered = unsafe { AsyncFd::register_with_interest(socket, interest) };
     registered.map_err(|error| Failure::from(error.into_parts().1))
 }
 
 impl Carrier {
-    /// What was agreed on by ALPN; `None` without TLS. Servers that agree on nothing speak HTTP/1.1.
+    /// The protocol negotiated by ALPN; `None` without TLS. A server that negotiates nothing speaks HTTP/1.1.
     pub(super) fn protocol(&self) -> Option<&[u8]> {
         match self {
             Self::Plain(_) => None,

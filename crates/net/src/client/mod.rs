@@ -1,21 +1,21 @@
-//! The client role of HTTP: the load lab's connections, on the same workers as the server's.
+//! The client role of HTTP: the load lab's connections, on the same kind of worker as the server's.
 //!
-//! A worker is one thread with one single-threaded runtime. Its [`Drive`] decides what is due, when, and on which slot: a
-//! slot is a place for one connection or, over HTTP/2, for one of the streams that share a connection. The worker sends
-//! ready-made bytes, reads the answer to the last byte of its body, and tells the drive what happened. Over plain HTTP/1
-//! that is one send and one receive a request, and nothing is allocated for one.
+//! A worker is one thread with one single-threaded runtime. Its [`Drive`] decides which bursts are due, when, and on
+//! which slot. A slot holds one connection or, over HTTP/2, one of the streams that share a connection. The worker
+//! sends prepared bytes, reads the response to the last byte of its body, and reports the result to the drive. Over
+//! plain HTTP/1 that is one send and one receive per request, without allocation.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `table` | the requests, ready-made |
-//! | `slot`, `dispatch`, `pacer`, `vigil` | the slots, what is due on them, the clock that says so, and who stays awake for it |
-//! | `connector`, `link`, `stream`, `tls` | from an address to a connection, plain or not |
-//! | `reader`, `content` | answers of HTTP/1 from bytes; whether a body is what it should be |
-//! | `connection`, `http2` | exchange after exchange |
-//! | `deadline`, `failure` | lateness; how a request can end without an answer |
+//! | `table` | the prepared requests |
+//! | `slot`, `dispatch`, `pacer`, `vigil` | slots, due bursts, the timer for them, and busy polling |
+//! | `connector`, `link`, `stream`, `tls` | from an address to a connection, plain or TLS |
+//! | `reader`, `content` | HTTP/1 responses from bytes; verification of bodies |
+//! | `connection`, `http2` | the exchange loops |
+//! | `deadline`, `failure` | timeouts; reasons for incomplete responses |
 //!
-//! Absent on purpose: what to send how often (the drive decides), and any record of what happened (the drive keeps it).
-//! Redirects are not followed and requests are not retried: a load lab that mends what failed measures something else.
+//! Absent by design: the schedule and the records, which belong to the drive. Redirects are not followed and requests
+//! are not retried, as a load lab that hides failures measures something else.
 
 mod connection;
 mod connector;
@@ -45,181 +45,181 @@ pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What a worker's connections do, the same for all of them.
+/// Settings common to all connections of a worker.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// The server.
+    /// The server's address.
     pub address: SocketAddr,
-    /// TLS, where it is spoken.
+    /// TLS, if used.
     pub tls: Option<ClientTls>,
-    /// Streams at once on a connection of HTTP/2, at least 1; `None`: HTTP/1.
+    /// Concurrent streams per HTTP/2 connection, at least 1; `None` for HTTP/1.
     pub http2_streams: Option<u32>,
-    /// What may be sent; at least one request.
+    /// The requests, at least one.
     pub requests: Arc<[PreparedRequest]>,
-    /// How many slots the drive knows: connections open at once, or streams where those share one. At least 1.
+    /// Number of slots: open connections, or streams where those share one. At least 1.
     pub slots: u32,
-    /// Where connections come from.
+    /// Source addresses of connections.
     pub sources: Sources,
-    /// Longest wait for a connection, and for a whole answer, in nanoseconds, at least 1.
+    /// Timeout of a connection, and of a complete response, in nanoseconds, at least 1.
     pub request_timeout_ns: u64,
-    /// One answer in so many has the digest of its body taken; 0 for none.
+    /// Computes the digest of every nth response body; 0 for none.
     pub digest_every: u32,
-    /// Whether the worker stays awake while an answer is awaited, and shortly before something is due. A core that sleeps
-    /// takes a hundred microseconds to wake, which would count as the server's.
+    /// Whether the worker polls while a response is awaited, and shortly before a burst is due. A sleeping core takes
+    /// a hundred microseconds to wake, which would count as the server's time.
     pub stays_awake: bool,
-    /// Whether SIGINT ends the run: once to stop sending, twice to give up what is under way.
+    /// Whether SIGINT ends the run: the first stops sending, the second aborts exchanges in progress.
     pub handle_interrupts: bool,
 }
 
-/// Where connections come from.
+/// Source addresses of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// Wherever the system likes; other addresses of the loopback network when that has no free port left.
+    /// Chosen by the kernel; further addresses of the loopback network once that has no free port left.
     Automatic,
-    /// In turn from `count` addresses from 127.0.0.1 on, at most 65,534, beginning with the `first`th; and from no
-    /// others.
+    /// Round robin over `count` addresses from 127.0.0.1 on, at most 65,534, starting at index `first`; no others are
+    /// used.
     Loopback {
-        /// Index of the first.
+        /// Index of the first address.
         first: u32,
-        /// How many, at least 1.
+        /// Number of addresses, at least 1.
         count: u32,
     },
 }
 
-/// Requests that are due on a slot.
+/// A burst of requests that is due on a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Where, from 0.
+    /// The slot's index, from 0.
     pub slot: u32,
-    /// Whether they need a connection of their own, and not one that is open already.
+    /// True if it needs a new connection instead of the open one.
     pub connect: bool,
-    /// How many, to be sent without waiting for answers; at least 1.
+    /// Requests to send without waiting for responses; at least 1.
     pub burst: u32,
-    /// Whether the connection is closed after them: the last one says so.
+    /// True if the connection closes afterwards: the last request announces it.
     pub closes: bool,
-    /// When they should have begun, on the monotonic clock.
+    /// When it should have started, on the monotonic clock.
     pub intended_ns: u64,
-    /// Whose requests they are; the drive's own affair.
+    /// Opaque to the worker: the visit it belongs to.
     pub visit: u64,
-    /// Number of the first one; the drive's own affair.
+    /// Opaque to the worker: number of the first request.
     pub request: u64,
-    /// The drive's own affair as well.
+    /// Opaque to the worker.
     pub call: u32,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// These begin now.
+    /// Start this burst now.
     Begin(Begin),
-    /// The connection of this slot is of no more use to anybody: it is closed. What begins on the slot next makes a new one.
+    /// Close the connection of this slot. The slot's next burst opens a new one.
     Close(u32),
-    /// Nothing before then, on the monotonic clock, unless something ends.
+    /// Nothing before this time on the monotonic clock, unless a burst ends.
     WaitUntil(u64),
-    /// Nothing until something ends.
+    /// Nothing until a burst ends.
     Idle,
-    /// Nothing ever again.
+    /// Nothing more in this run.
     Done,
 }
 
-/// A connection that was made for a request.
+/// A connection that was opened for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
-    /// From before the connect call until the socket stood, in nanoseconds.
+    /// From before connect until the socket was connected, in nanoseconds.
     pub connect_ns: u64,
-    /// From then until the TLS session stood; 0 without TLS.
+    /// From then until the TLS handshake was complete; 0 without TLS.
     pub tls_ns: u64,
-    /// Whether it replaces one that the server closed although it could have been used again.
+    /// True if it replaces a connection that the server closed although it was reusable.
     pub is_reconnect: bool,
-    /// Whether its TLS session was resumed.
+    /// True if its TLS session was resumed.
     pub is_resumed: bool,
 }
 
-/// A connection that is closed. Times are on the monotonic clock, in nanoseconds.
+/// A closed connection. Times are on the monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionEnd {
-    /// When the client began to connect.
+    /// When the client started to connect.
     pub begun_ns: u64,
     /// When it was closed.
     pub ended_ns: u64,
-    /// Answers that came whole on it.
+    /// Complete responses on it.
     pub replies: u64,
-    /// Whether the server closed it although it could have been used again.
+    /// True if the server closed it although it was reusable.
     pub by_server: bool,
 }
 
-/// How a request ended. All times are on the monotonic clock, in nanoseconds.
+/// The record of one request. All times are on the monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What it was a part of.
+    /// The burst it belongs to.
     pub begin: Begin,
     /// Its index in [`ClientSettings::requests`].
     pub request: u32,
-    /// When the client acted: began to connect for it, or to send it.
+    /// When the client started to connect for it, or to send it.
     pub begun_ns: u64,
     /// When it was handed to the kernel; `ended_ns` if it never was.
     pub sent_ns: u64,
-    /// When the first bytes of the answer were there; `ended_ns` if none ever were.
+    /// When the first bytes of the response arrived; `ended_ns` if none did.
     pub first_byte_ns: u64,
-    /// When the last byte was there, or the failure was seen.
+    /// When the last byte arrived, or the failure was detected.
     pub ended_ns: u64,
-    /// The connection made for it, if one was, and stood.
+    /// The connection opened for it, if one was established.
     pub made: Option<Made>,
-    /// Status of the final response, or why there is none that counts.
+    /// Status of the final response, or why there is no valid one.
     pub result: Result<u16, Failure>,
-    /// Whether the body was looked at by its digest.
+    /// True if the digest of the body was computed.
     pub is_digested: bool,
-    /// Whether every byte of it was sent.
+    /// True if all of its bytes were sent.
     pub is_sent: bool,
-    /// Bytes of it that were sent.
+    /// Bytes of the request that were sent.
     pub sent_bytes: u64,
-    /// Bytes of heads and of framing that arrived, those of interim responses included.
+    /// Bytes of heads and framing received, including interim responses.
     pub head_bytes: u64,
-    /// Bytes of content that arrived.
+    /// Bytes of content received.
     pub body_bytes: u64,
     /// Interim (1xx) responses before the final one.
     pub interim_responses: u64,
 }
 
-/// Decides what a worker does and is told what happened. All of its methods are called on the worker's own thread.
-/// Times are nanoseconds of the monotonic clock.
+/// The schedule of a worker and the recorder of its results. All methods are called on the worker's thread. Times are
+/// nanoseconds of the monotonic clock.
 pub trait Drive {
-    /// What to do now. Asked again and again until there is nothing to begin.
+    /// The next action. Called repeatedly until there is nothing to start.
     fn next(&mut self, now_ns: u64) -> Move;
 
-    /// Which request of the table the `nth` of a burst is, from 0.
+    /// Table index of the `nth` request of a burst, from 0.
     fn choose(&mut self, begin: &Begin, nth: u32) -> u32;
 
-    /// A burst begins: the client connects for it, or sends it. Says whether it counts: what the worker costs is told from
-    /// the first one on that does ([`WorkerReport::counted`]).
+    /// A burst starts: the client connects for it, or sends it. Returns whether it counts: the worker's CPU time is
+    /// reported from the first counted burst on ([`WorkerReport::counted`]).
     fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool;
 
-    /// Notes how one request ended. Told of each that was begun, exactly once.
+    /// Records how one request ended. Called exactly once for each request that was started.
     fn handle_ended(&mut self, ended: &Ended);
 
-    /// Every answer of a slot's burst has come; `is_open`: and its connection can be used again. Says what the slot does
-    /// at once, if anything.
+    /// All responses of a slot's burst have arrived; `is_open` is true if the connection is reusable. Returns the
+    /// slot's next burst, if any.
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin>;
 
-    /// A slot's burst failed and its connection is gone; `connected`: there had been one.
+    /// A slot's burst failed and its connection is closed; `connected` is true if there was one.
     fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool);
 
-    /// An attempt to connect begins for a slot.
+    /// A connection attempt starts for a slot.
     fn handle_connecting(&mut self, now_ns: u64);
 
-    /// The connection of a slot stands.
+    /// The connection of a slot is established.
     fn handle_connected(&mut self, slot: u32, made: &Made, now_ns: u64);
 
-    /// A connection that stood is closed.
+    /// An established connection closed.
     fn handle_connection_end(&mut self, end: &ConnectionEnd);
 
     /// The server closed the connection of a slot between two bursts.
     fn handle_closed(&mut self, slot: u32);
 
-    /// Called several times a second: `late_ns` after it should have been, with so many connections open.
+    /// Called several times a second, `late_ns` after the planned time, with the number of open connections.
     fn handle_tick(&mut self, now_ns: u64, late_ns: u64, connections: u32);
 
-    /// Somebody asked for the run to end: nothing more should be begun.
+    /// The run was interrupted: no more bursts should start.
     fn handle_interrupt(&mut self);
 }
 

@@ -1,5 +1,4 @@
-//! The clock that says when something is due: a timerfd, exact to what the kernel can do, or early by as much as a
-//! sleeping core takes to wake.
+//! The timer for due bursts: a timerfd with the kernel's precision, or early by the wake-up time of a sleeping core.
 
 use crate::clock::precise_ns;
 use crate::registered::Registered;
@@ -13,7 +12,7 @@ use std::task::{Context, Poll, ready};
 /// Not set.
 const NEVER: u64 = u64::MAX;
 
-/// An alarm for one moment of the monotonic clock. tokio's own timers are a millisecond coarse.
+/// An alarm for one moment of the monotonic clock. tokio's own timers have a granularity of a millisecond.
 #[derive(Debug)]
 pub(super) struct Pacer {
     fd: Registered,
@@ -22,23 +21,23 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// One that rings `early_ns` before what it is set to. Must be called within a worker's runtime.
+    /// An alarm that fires `early_ns` before the time it is set to. Must be called within a worker's runtime.
     pub(super) fn new(early_ns: u64) -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         Ok(Self { fd: Registered::new(fd)?, due_ns: Cell::new(NEVER), early_ns })
     }
 
-    /// Whether what it is set to has come.
+    /// Returns whether the set time has come.
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         self.due_ns.get() <= now_ns
     }
 
-    /// Whether it has come, or comes so soon that no sleep before it would be short enough.
+    /// Returns whether the set time has come or is too close for a sleep.
     pub(super) fn is_near(&self, now_ns: u64) -> bool {
         self.due_ns.get() <= now_ns.saturating_add(self.early_ns)
     }
 
-    /// Whether what it is set to has come; it is then set to none.
+    /// Returns whether the set time has come, and clears it if so.
     pub(super) fn take_due(&self, now_ns: u64) -> bool {
         let is_due = self.is_due(now_ns);
         if is_due {
@@ -47,7 +46,7 @@ impl Pacer {
         is_due
     }
 
-    /// Sets it, in place of what it was set to. Setting it to the same again costs nothing.
+    /// Sets the time, replacing the previous one. Setting the same time again costs nothing.
     pub(super) fn set(&self, due_ns: u64) -> io::Result<()> {
         if self.due_ns.replace(due_ns) == due_ns {
             return Ok(());
@@ -55,7 +54,7 @@ impl Pacer {
         let ring_ns = due_ns.saturating_sub(self.early_ns);
         let value = Timespec {
             tv_sec: i64::try_from(ring_ns / 1_000_000_000).unwrap_or(i64::MAX),
-            // A time of zero would switch the timer off.
+            // A time of zero would disarm the timer.
             tv_nsec: i64::try_from(ring_ns % 1_000_000_000).unwrap_or(0).max(i64::from(ring_ns == 0)),
         };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
@@ -63,12 +62,12 @@ impl Pacer {
         Ok(())
     }
 
-    /// Ready when it rings: once for each setting.
+    /// Ready when it fires: once for each setting.
     pub(super) fn poll_ring(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            // The expiry is an edge, and the next setting clears what has expired: nothing has to be read.
+            // The expiry is an edge, and the next setting clears it: nothing has to be read.
             ready!(self.fd.poll_read_ready(context))?.clear_ready();
-            // Otherwise it was set again after it rang.
+            // Otherwise it was set again after it fired.
             if self.is_near(precise_ns()) {
                 return Poll::Ready(Ok(()));
             }

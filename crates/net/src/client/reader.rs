@@ -1,4 +1,4 @@
-//! Reads one answer after another from the bytes of a connection. Knows no socket.
+//! Reads successive responses from the bytes of a connection, without access to the socket.
 
 use super::content::Digesting;
 use super::failure::Failure;
@@ -9,11 +9,11 @@ use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::response::parse_response_head;
 
-/// A final response received whole.
+/// A complete final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Whether another request may be sent on the connection.
+    /// True if another request may be sent on the connection.
     pub(super) persistent: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Received {
     pub(super) interim_responses: u64,
 }
 
-/// What matters of a final response's head.
+/// The relevant parts of a final response's head.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     status: u16,
@@ -33,17 +33,17 @@ struct Head {
     persistent: bool,
 }
 
-/// The last final head read and what it said. A server under load answers with the same bytes thousands of times, until
-/// its date changes; the same bytes mean the same thing, so they are parsed once.
+/// The last final head and its parsed form. A server under load sends the same bytes thousands of times, until its
+/// date changes, so each distinct head is parsed once.
 #[derive(Debug, Default)]
 pub(super) struct HeadMemo {
-    /// A whole head, up to and including its empty line; empty before the first.
+    /// A complete head including its empty line; empty before the first.
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
 impl HeadMemo {
-    /// The head that `bytes` begin with and its length, if it is the one remembered.
+    /// The head at the start of `bytes` and its length, if it is the memorised one.
     fn recall(&self, bytes: &[u8]) -> Option<(Head, usize)> {
         self.head.filter(|_| bytes.starts_with(&self.bytes)).map(|head| (head, self.bytes.len()))
     }
@@ -55,26 +55,26 @@ impl HeadMemo {
     }
 }
 
-/// What remains of a final response whose head was read.
+/// The remainder of a final response whose head was read.
 #[derive(Debug)]
 struct Body {
     decoder: BodyDecoder,
     answer: Answer,
 }
 
-/// The client's side of one connection.
+/// The client's reader of one connection.
 #[derive(Debug)]
 pub(super) struct Reader {
     connection: Connection,
-    /// Whether the answer that is due is one to a HEAD request.
+    /// True if the response that is due is to a HEAD request.
     is_head: bool,
-    /// Whether it is the last one that we want of the connection.
+    /// True if it is the last one requested on the connection.
     is_last: bool,
-    /// Whether another answer is due after it: requests were pipelined.
+    /// True if another response is due after it: requests were pipelined.
     more_due: bool,
     body: Option<Body>,
-    /// What arrived and was not read: the beginning of a head, or of the next answer. Empty, and never allocated, where
-    /// servers send heads in one piece.
+    /// Received but unread bytes: a partial head, or the next response. Empty, and never allocated, if servers send
+    /// heads in one piece.
     stash: Vec<u8>,
     received: Received,
     digesting: Option<Digesting>,
@@ -95,7 +95,7 @@ impl Reader {
         }
     }
 
-    /// The answer to one request that was sent comes next, and after it those to others, if `more_due`.
+    /// Expects the response to a sent request next, and further ones after it if `more_due`.
     pub(super) fn begin(&mut self, is_head: bool, is_last: bool, more_due: bool, digesting: Option<Digesting>) {
         debug_assert!(self.connection.state() == State::Idle && self.body.is_none());
         (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
@@ -103,27 +103,27 @@ impl Reader {
         self.connection.advance(Event::RequestWithoutBody);
     }
 
-    /// Whether an answer is due that has not ended.
+    /// Returns whether a response is due and incomplete.
     pub(super) fn is_due(&self) -> bool {
         matches!(self.connection.state(), State::ResponseDue | State::ResponseBody)
     }
 
-    /// What arrived of the answer that is due, or came last.
+    /// Bytes received of the current or last response.
     pub(super) fn received(&self) -> Received {
         self.received
     }
 
-    /// The digest of the body, if one was asked for.
+    /// The digest of the body, if it is being computed.
     pub(super) fn take_digest(&mut self) -> Option<Digesting> {
         self.digesting.take()
     }
 
-    /// Reads what arrived together with the last answer.
+    /// Reads bytes that arrived together with the previous response.
     pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<Answer>, Failure> {
         if self.stash.is_empty() { Ok(None) } else { self.handle_stashed(memo, &[]) }
     }
 
-    /// Takes the bytes of one receive; gives the answer when they complete it.
+    /// Takes the bytes of one receive; returns the response when they complete it.
     pub(super) fn handle_bytes(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
         self.received.total_bytes += bytes.len() as u64;
         if !self.stash.is_empty() {
@@ -147,14 +147,14 @@ impl Reader {
         Ok(answer)
     }
 
-    /// What is left after an answer belongs to the next one.
+    /// Stashes the bytes after a response for the next one.
     fn leave_stash(&mut self, answer: Option<Answer>) {
         if answer.is_some() {
             self.received.total_bytes -= self.stash.len() as u64;
         }
     }
 
-    /// The server closed its half: the end of a body of that kind, or a failure.
+    /// The server closed its side: the end of a body delimited by the close, or a failure.
     pub(super) fn handle_end(&mut self) -> Result<Answer, Failure> {
         let body = self.body.take();
         match body {
@@ -167,7 +167,7 @@ impl Reader {
         }
     }
 
-    /// Reads as much as there is: interim responses, the final head, its body.
+    /// Reads as far as possible: interim responses, the final head, its body.
     fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<Answer>), Failure> {
         let mut used = 0;
         if self.body.is_none() {
@@ -196,7 +196,7 @@ impl Reader {
         Ok((used, None))
     }
 
-    /// Reads up to the end of the final head, if it is there, past any interim ones.
+    /// Reads up to the end of the final head, if present, skipping interim ones.
     fn read_head(&mut self, memo: &mut HeadMemo, bytes: &[u8], used: &mut usize) -> Result<Option<Head>, Failure> {
         loop {
             let rest = &bytes[*used..];
@@ -221,7 +221,7 @@ impl Reader {
 
     fn finish(&mut self, answer: Answer, used: usize, length: usize) -> Result<(usize, Option<Answer>), Failure> {
         if used < length && !self.more_due {
-            // Nothing else was asked for, so this is a body longer than declared.
+            // No other response is due, so the body is longer than declared.
             return Err(Failure::Surplus);
         }
         self.connection.advance(if answer.persistent { Event::ResponseEnds } else { Event::ResponseEndsLast });

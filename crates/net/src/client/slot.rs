@@ -1,4 +1,4 @@
-//! A place for one connection, or for one stream of a shared one.
+//! A slot holds one connection, or one stream of a shared one.
 
 use super::Begin;
 use super::deadline::Deadline;
@@ -7,14 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-/// One slot. Its task is begun with its first burst.
+/// One slot. Its task starts with its first burst.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) index: u32,
     pub(super) deadline: Deadline,
     begins: Cell<Option<Begin>>,
     has_task: Cell<bool>,
-    /// Whether its connection is to be closed.
+    /// True if its connection is to be closed.
     closes: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -31,7 +31,7 @@ impl Slot {
         }
     }
 
-    /// Gives it a burst to begin; says whether a task must be begun for it.
+    /// Hands over a burst; returns whether a task must be started for it.
     pub(super) fn give(&self, begin: Begin) -> bool {
         let before = self.begins.replace(Some(begin));
         debug_assert!(before.is_none(), "a slot is given one burst at a time");
@@ -39,23 +39,23 @@ impl Slot {
         !self.has_task.replace(true)
     }
 
-    /// What it was given.
+    /// Takes the burst that was handed over.
     pub(super) fn take(&self) -> Option<Begin> {
         self.begins.take()
     }
 
-    /// Closes its connection, if it has one and nothing is begun on it before that.
+    /// Requests closing its connection, unless a burst starts on it first.
     pub(super) fn close(&self) {
         self.closes.set(true);
         self.wake();
     }
 
-    /// Whether its connection is to be closed. Says so once.
+    /// Takes the request to close its connection; returns true once.
     pub(super) fn take_close(&self) -> bool {
         self.closes.take()
     }
 
-    /// Waits until it is given something.
+    /// Waits for a burst.
     pub(super) async fn wait(&self) -> Begin {
         loop {
             if let Some(begin) = self.wait_or_close().await {
@@ -64,7 +64,7 @@ impl Slot {
         }
     }
 
-    /// Waits until it is given something, or its connection is to be closed.
+    /// Waits for a burst or a request to close; `None` for the latter.
     pub(super) async fn wait_or_close(&self) -> Option<Begin> {
         poll_fn(|context| {
             let begin = self.take();
@@ -78,7 +78,7 @@ impl Slot {
         .await
     }
 
-    /// Whoever waits for it is to be woken when something is given, or cut.
+    /// Registers the waker for a burst, a close or a cut.
     pub(super) fn register(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match &mut *waker {
@@ -93,14 +93,14 @@ impl Slot {
         }
     }
 
-    /// Cuts what is under way, if it is late.
+    /// Cuts the exchange in progress if it is late.
     pub(super) fn cut_if_late(&self, now_ns: u64) {
         if self.deadline.is_late(now_ns) {
             self.cut(Failure::TimedOut);
         }
     }
 
-    /// Cuts what is under way.
+    /// Cuts the exchange in progress.
     pub(super) fn cut(&self, why: Failure) {
         if self.deadline.cut_now(why) {
             self.wake();

@@ -1,4 +1,4 @@
-//! A connected socket as a stream of bytes, for TLS and HTTP/2 to stand on.
+//! A connected socket as a byte stream for TLS and HTTP/2.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Debug)]
 pub(super) struct Stream {
     fd: AsyncFd<Rc<OwnedFd>>,
-    /// It took no more when it was last given something: it is waited for before it is tried again.
+    /// The last write would have blocked: wait for readiness before the next.
     full: bool,
 }
 
@@ -30,7 +30,7 @@ impl Stream {
             match recv(self.fd.get_ref(), &mut *buffer, RecvFlags::empty()) {
                 Ok((count, _)) => {
                     if count < room {
-                        // The socket is empty: the next wait needs no receive that finds nothing.
+                        // The socket is empty: this saves the next wait an empty receive.
                         guard.clear_ready();
                     }
                     return Poll::Ready(Ok(count));
@@ -91,7 +91,7 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(match shutdown(self.fd.get_ref(), Shutdown::Write) {
-            // Who has gone needs not be told that nothing more comes.
+            // A peer that has disconnected needs no shutdown.
             Ok(()) | Err(Errno::NOTCONN) => Ok(()),
             Err(errno) => Err(errno.into()),
         })

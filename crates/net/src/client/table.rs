@@ -1,29 +1,29 @@
-//! The requests a run may send, made ready beforehand and shared by all workers.
+//! The requests of a run, prepared in advance and shared by all workers.
 
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of a body's digest, SHA-256.
+/// Bytes of a body's SHA-256 digest.
 pub const DIGEST_BYTES: usize = 32;
 
-/// One request, ready to be sent in every way that it may have to be.
+/// One request in each form in which it may be sent.
 #[derive(Clone, Debug)]
 pub struct PreparedRequest {
-    /// Head and any content for HTTP/1, where the connection is used again.
+    /// HTTP/1 head and content, for a persistent connection.
     pub kept: Arc<[u8]>,
-    /// The same as the last request of its connection; it may be the very same bytes.
+    /// The same as the last request of its connection; may be the same bytes.
     pub last: Arc<[u8]>,
-    /// Whether it is a HEAD request, whose answer has no body.
+    /// True for a HEAD request, whose response has no body.
     pub is_head: bool,
-    /// Head and content for HTTP/2, where that is spoken.
+    /// Head and content for HTTP/2, if used.
     pub http2: Option<Http2Request>,
-    /// Length of the body that a 200 must have, where known.
+    /// Expected length of the body of a 200, if known.
     pub body_bytes: Option<u64>,
-    /// SHA-256 of that body: given, or that of the first answer looked at.
+    /// SHA-256 of that body: configured, or that of the first digested response.
     pub digest: OnceLock<[u8; DIGEST_BYTES]>,
 }
 
-/// A request as HTTP/2 has it.
+/// A request in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Http2Request {
     /// Method, scheme, authority, path and fields.
@@ -33,7 +33,7 @@ pub struct Http2Request {
 }
 
 impl PreparedRequest {
-    /// A request of HTTP/1, the same wherever it stands on its connection, of whose body nothing is known.
+    /// An HTTP/1 request that is the same at every position of its connection, without expectations of the body.
     pub fn plain(bytes: impl Into<Arc<[u8]>>) -> Self {
         let kept = bytes.into();
         Self { last: Arc::clone(&kept), kept, is_head: false, http2: None, body_bytes: None, digest: OnceLock::new() }

@@ -1,4 +1,4 @@
-//! TLS towards the server under test: whom to believe, whether to resume, and why a handshake failed.
+//! TLS towards the server under test: verification, resumption, and handshake failures.
 
 use crate::origin::tls::{BelieveAll, name_tls_error, read_authorities};
 use crate::origin::{OriginFailure, OriginTlsError};
@@ -13,18 +13,18 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How the server is believed and spoken to.
+/// TLS settings towards the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsSettings {
     /// The name in its certificate: the host of the URL, a name or an address.
     pub server_name: String,
-    /// Whether any certificate will do.
+    /// Whether certificate verification is skipped.
     pub insecure: bool,
-    /// Authorities in PEM; `None`: the system's.
+    /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,
     /// Whether sessions are resumed.
     pub resumes: bool,
-    /// Whether HTTP/2 is asked for (ALPN), and nothing else.
+    /// Whether ALPN offers HTTP/2 only.
     pub http2: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Reads the authorities. That takes a while: it is for before the run.
+    /// Loads the CA certificates. This takes a while, so call it before the run.
     pub fn load(settings: &ClientTlsSettings) -> Result<Self, OriginTlsError> {
         let name = ServerName::try_from(settings.server_name.clone())
             .map_err(|_| OriginTlsError::ServerName(settings.server_name.clone()))?;
@@ -56,7 +56,7 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), name, resumes: settings.resumes })
     }
 
-    /// For one worker: what it remembers of sessions it shares with no other.
+    /// The configuration of one worker, with a session cache of its own.
     pub(super) fn for_worker(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
         let mut config = ClientConfig::clone(&self.config);
         if self.resumes {
@@ -66,11 +66,11 @@ impl ClientTls {
     }
 }
 
-/// Servers whose sessions are remembered; there is one, and rustls keeps several tickets of it.
+/// Servers whose sessions are cached; there is one, for which rustls stores several tickets.
 const SESSIONS_MAX: usize = 8;
 
 flatout_reason::reasons! {
-    /// Why there is no TLS session.
+    /// Why a TLS session failed.
     #[derive(PartialOrd, Ord)]
     pub enum TlsFailure { name, text, }
     Name,      "tls-name",      "the certificate is for another name than the URL's host";
@@ -80,7 +80,7 @@ flatout_reason::reasons! {
 }
 
 impl TlsFailure {
-    /// The failure behind an error of a TLS stream; `None` when it is one of the socket.
+    /// The TLS failure in an error of a TLS stream; `None` if the socket failed.
     pub(super) fn of(error: &io::Error) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::InvalidData => {}

@@ -1,8 +1,8 @@
-//! Staying awake while it matters: shortly before something is due, and while an answer is awaited.
+//! Busy polling: shortly before a burst is due, and while a response is awaited.
 //!
-//! A core that sleeps is woken by an interrupt, and on a virtual machine by another program besides; that takes from ten to
-//! over a hundred microseconds, and all of it would be told as the server's time. A worker that keeps watch looks at its
-//! sockets again and again instead. What it spends on that is no work, so it is counted apart.
+//! A sleeping core is woken by an interrupt, and on a virtual machine by the hypervisor as well; that takes ten to
+//! over a hundred microseconds, all of which would count as the server's time. A polling worker checks its sockets
+//! continuously instead. The CPU time of polling is not work, so it is counted separately.
 
 use super::Drive;
 use super::worker::{Shared, thread_cpu_ns};
@@ -13,28 +13,28 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// How long before something is due a worker wakes, in nanoseconds: twice what a sleeping core of a virtual machine was
-/// measured to take at the most (120 µs in 90 of 100).
+/// How early a worker wakes before a burst is due, in nanoseconds: twice the wake-up time measured for a sleeping
+/// core of a virtual machine (120 µs at p90).
 pub(super) const EARLY_NS: u64 = 250_000;
 
-/// Who keeps watch, and for how long all in all.
+/// The busy-polling state and its total CPU time.
 #[derive(Debug, Default)]
 pub(super) struct Vigil {
     sleeper: RefCell<Option<Waker>>,
     awake_ns: Cell<u64>,
-    /// How often anything was done that no other count tells.
+    /// Number of steps of work that no other counter reflects.
     steps: Cell<u64>,
 }
 
 impl Vigil {
-    /// Ends the sleep of who keeps watch. Costs a comparison where nobody sleeps.
+    /// Ends the poller's sleep. Costs one comparison if it is not asleep.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.sleeper.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    /// Each step of this is work. What passes between its steps is not.
+    /// Counts each poll of `task` as work; the time between polls is not.
     pub(super) async fn work<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         poll_fn(|context| {
@@ -44,21 +44,21 @@ impl Vigil {
         .await
     }
 
-    /// Something is done.
+    /// Counts a step of work.
     pub(super) fn step(&self) {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// CPU time in which nothing was done but staying awake.
+    /// CPU time spent only on polling.
     pub(super) fn awake_ns(&self) -> u64 {
         self.awake_ns.get()
     }
 }
 
-/// Keeps watch until it is dropped: sleeps while nothing is near, and otherwise has the runtime look at its sockets without
+/// Polls until dropped: sleeps while nothing is near, and otherwise makes the runtime check its sockets without
 /// waiting.
 pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
-    // By the thread's own CPU time: while another thread has the core, nobody is awake here.
+    // Measured in the thread's own CPU time: while another thread has the core, this one does not poll.
     let mark = || (thread_cpu_ns(), work(&shared));
     let mut last = mark();
     loop {
@@ -76,7 +76,7 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
             last = mark();
         }
         tokio::task::yield_now().await;
-        // From one mark to the next, so that nothing of a turn in which nothing was done is left out.
+        // From one mark to the next, so that every turn without work is included completely.
         let now = mark();
         if now.1 == last.1 {
             let awake_ns = now.0.saturating_sub(last.0);
@@ -92,7 +92,7 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
     }
 }
 
-/// What changes with anything that is done.
+/// A value that changes with any work.
 fn work<D: Drive>(shared: &Shared<D>) -> (u64, u64, u64, u32) {
     (shared.vigil.steps.get(), shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
 }

@@ -1,4 +1,4 @@
-//! One client thread: its runtime, its slots, and the watch over both.
+//! One client thread: its runtime, its slots, and its deadlines.
 
 use super::connector::Connector;
 use super::content::Sampling;
@@ -23,26 +23,28 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Room for one receive, shared by all connections of a worker. A guess between system calls and cache: large bodies need
-/// few receives, and the whole of it stays in a common second-level cache.
+/// Receive buffer shared by all connections of a worker. A compromise between system calls and cache: large bodies
+/// need few receives, and the buffer fits in a common second-level cache.
 const RECEIVE_BYTES: usize = 128 * 1024;
 
-/// Longest time between two looks at the deadlines, in milliseconds. A deadline between two looks has an alarm of its own.
+/// Upper bound of the interval between two scans of the deadlines, in milliseconds. A deadline between two scans has
+/// its own alarm.
 const WATCH_INTERVAL_MS_MAX: u64 = 50;
 
-/// Heads remembered at the most, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a cache.
+/// Upper bound of memorised heads, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a
+/// cache.
 const MEMOS_MAX: usize = 256;
 
-/// What a connection needs only while it reads, and never across a wait.
+/// Buffers that a connection needs only while it reads, never across a wait.
 pub(super) struct Room {
     pub(super) buffer: Box<[u8]>,
     memos: Box<[HeadMemo]>,
-    /// How often it was used.
+    /// Number of uses.
     pub(super) uses: u64,
 }
 
 impl Room {
-    /// The buffer, and the memo for answers to a request.
+    /// The buffer, and the memo for responses to a request.
     pub(super) fn parts(&mut self, request: u32) -> (&mut [u8], &mut HeadMemo) {
         self.uses += 1;
         let index = request as usize % self.memos.len();
@@ -50,7 +52,7 @@ impl Room {
     }
 }
 
-/// What the slots of one worker have in common.
+/// State shared by the slots of one worker.
 pub(super) struct Shared<D> {
     pub(super) settings: ClientSettings,
     pub(super) connector: Connector,
@@ -59,37 +61,37 @@ pub(super) struct Shared<D> {
     pub(super) room: RefCell<Room>,
     pub(super) sampling: Sampling,
     pub(super) slots: Vec<Rc<Slot>>,
-    /// Connections that slots share, over HTTP/2.
+    /// Shared connections, over HTTP/2.
     pub(super) groups: Vec<Rc<Group>>,
     pub(super) pacer: Pacer,
     pub(super) vigil: Vigil,
-    /// Connections open now.
+    /// Open connections.
     pub(super) connections: Cell<u32>,
-    /// Nothing more is to be begun.
+    /// True if no more bursts are to start.
     pub(super) done: Cell<bool>,
-    /// Bursts that were begun and have not ended.
+    /// Bursts that were started and have not ended.
     pub(super) under_way: Cell<u64>,
-    /// What ended the run against its will.
+    /// The error that aborted the run.
     pub(super) broken: Cell<Option<io::Error>>,
     pub(super) interrupts: Cell<u32>,
-    /// What had been used when the first burst that counts was begun.
+    /// CPU time before the first counted burst.
     uncounted: Cell<Option<WorkerCpu>>,
     main: RefCell<Option<Waker>>,
 }
 
 impl<D: Drive> Shared<D> {
-    /// Whether the run was given up.
+    /// Returns whether the run was aborted.
     pub(super) fn is_abandoned(&self) -> bool {
         self.interrupts.get() > 1
     }
 
-    /// A burst is begun.
+    /// Records the start of a burst.
     pub(super) fn begun(&self) {
         self.under_way.set(self.under_way.get() + 1);
         self.vigil.wake();
     }
 
-    /// A burst has ended.
+    /// Records the end of a burst.
     pub(super) fn ended(&self) {
         let left = self.under_way.get().saturating_sub(1);
         self.under_way.set(left);
@@ -98,14 +100,14 @@ impl<D: Drive> Shared<D> {
         }
     }
 
-    /// A burst that counts is begun.
+    /// Records the start of a counted burst.
     pub(super) fn count_from_now(&self) {
         if self.uncounted.get().is_none() {
             self.uncounted.set(Some(self.cpu()));
         }
     }
 
-    /// What the thread has used in its whole life.
+    /// CPU time of the thread since its start.
     fn cpu(&self) -> WorkerCpu {
         let awake_ns = self.vigil.awake_ns();
         WorkerCpu { work_ns: thread_cpu_ns().saturating_sub(awake_ns), awake_ns }
@@ -131,7 +133,7 @@ impl<D: Drive> Shared<D> {
     }
 }
 
-/// Tells the run of a task that ends by a defect: what it had begun would never end.
+/// Aborts the run if a task panics: bursts it had started would never end.
 pub(super) struct Alarm<D: Drive>(pub(super) Rc<Shared<D>>);
 
 impl<D: Drive> Drop for Alarm<D> {
@@ -145,14 +147,14 @@ impl<D: Drive> Drop for Alarm<D> {
 /// CPU time of a worker's thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCpu {
-    /// In which it did anything.
+    /// Spent on work.
     pub work_ns: u64,
-    /// In which it only stayed awake: see [`ClientSettings::stays_awake`].
+    /// Spent on polling only, see [`ClientSettings::stays_awake`].
     pub awake_ns: u64,
 }
 
 impl WorkerCpu {
-    /// What was used since `before`.
+    /// The difference to `before`.
     fn since(self, before: Self) -> Self {
         Self {
             work_ns: self.work_ns.saturating_sub(before.work_ns),
@@ -161,24 +163,24 @@ impl WorkerCpu {
     }
 }
 
-/// What a worker did, besides what its drive was told.
+/// The result of a worker, besides the drive's records.
 #[derive(Debug)]
 pub struct WorkerReport<D> {
-    /// The drive, with all it was told.
+    /// The drive with its records.
     pub drive: D,
-    /// What the thread used while it ran.
+    /// CPU time of the thread during the run.
     pub cpu: WorkerCpu,
-    /// What it used of that from the first burst on that counted.
+    /// The part of it from the first counted burst on.
     pub counted: WorkerCpu,
     /// From before the first connection to after the last one, in nanoseconds.
     pub elapsed_ns: u64,
-    /// When the last answer had ended, on the monotonic clock.
+    /// When the last response ended, on the monotonic clock.
     pub ended_ns: u64,
-    /// Whether somebody interrupted the run.
+    /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
-/// Runs a worker on the calling thread until its drive has nothing more to begin and every answer has come.
+/// Runs a worker on the calling thread until its drive has nothing more to start and every response has ended.
 pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
     if settings.requests.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
@@ -205,7 +207,7 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     let cpu = cpu_after.since(cpu_before);
     let counted = shared.uncounted.get().map(|before| cpu_after.since(before)).unwrap_or_default();
     let elapsed_ns = ended_ns - started_ns;
-    // Tasks that wait for nothing more are dropped with the runtime, and with them their hold on what is shared.
+    // Remaining tasks are dropped with the runtime, and with them their references to the shared state.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
@@ -242,7 +244,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
     }
 }
 
-/// Cuts what is late, and returns when the next deadline of the others is.
+/// Cuts late slots, and returns the earliest deadline of the others.
 fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
     let left = slots.iter().filter_map(|slot| {
         slot.cut_if_late(now_ns);
@@ -251,16 +253,16 @@ fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
     left.min()
 }
 
-/// Looks at the deadlines, and tells the drive how late the loop is.
+/// Scans the deadlines, and reports to the drive how late the loop is.
 async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
-    // What is set between two looks is due after the second one: no timeout is shorter than ten intervals, or the interval
-    // is as short as it can be.
+    // A deadline set between two scans is due after the second: no timeout is shorter than ten intervals, or the
+    // interval is the shortest possible.
     let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
     let interval_ns = interval_ms * 1_000_000;
     let timer = Timer::new().and_then(|timer| timer.set_interval(interval_ms).map(|()| timer));
     let (timer, alarm) = match timer.and_then(|timer| Ok((timer, Pacer::new(0)?))) {
         Ok(both) => both,
-        // For want of a descriptor. Without a watch no request would ever time out.
+        // No descriptor is left. Without the scan no request would ever time out.
         Err(error) => return shared.break_off(error),
     };
     let mut due_ns = precise_ns() + interval_ns;
@@ -287,14 +289,14 @@ async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
         let late_ns = now_ns.saturating_sub(due_ns);
         due_ns += interval_ns * (1 + late_ns / interval_ns);
         shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
-        // What the drive heard meanwhile may have changed what is due.
+        // Events that the drive received meanwhile may have changed what is due.
         let own = shared.dispatch(now_ns, None);
         debug_assert!(own.is_none());
     }
 }
 
 async fn interrupts<D: Drive + 'static>(shared: Rc<Shared<D>>) {
-    // An error means that signals cannot be watched; the run then ends as planned, or by a signal no one handles.
+    // An error means that signals cannot be watched; the run then ends as planned, or by an unhandled signal.
     while tokio::signal::ctrl_c().await.is_ok() {
         shared.handle_interrupt();
     }
@@ -306,18 +308,18 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// A connection is open for as long as this lives; its end is told of, that of the run included.
+/// Represents an open connection; dropping it reports its end, including at the end of the run.
 pub(super) struct OpenGuard<D: Drive> {
     shared: Rc<Shared<D>>,
     begun_ns: u64,
-    /// Answers that came whole on it.
+    /// Complete responses on it.
     pub(super) replies: Rc<Cell<u64>>,
-    /// Whether the server closed it although it could have been used again.
+    /// True if the server closed it although it was reusable.
     pub(super) by_server: Cell<bool>,
 }
 
 impl<D: Drive> OpenGuard<D> {
-    /// For a connection that was begun at `begun_ns`.
+    /// For a connection that was started at `begun_ns`.
     pub(super) fn new(shared: &Rc<Shared<D>>, begun_ns: u64) -> Self {
         shared.connections.set(shared.connections.get() + 1);
         Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
@@ -327,7 +329,7 @@ impl<D: Drive> OpenGuard<D> {
 impl<D: Drive> Drop for OpenGuard<D> {
     fn drop(&mut self) {
         self.shared.connections.set(self.shared.connections.get().saturating_sub(1));
-        // A drive that is at work while it falls apart needs not be told.
+        // A drive that panics during a call is not notified.
         if let Ok(mut drive) = self.shared.drive.try_borrow_mut() {
             drive.handle_connection_end(&ConnectionEnd {
                 begun_ns: self.begun_ns,
@@ -339,8 +341,8 @@ impl<D: Drive> Drop for OpenGuard<D> {
     }
 }
 
-/// Why a slot's burst failed at a moment.
+/// The effective reason for a failed burst.
 pub(super) fn failure_of(slot: &Slot, failure: Failure) -> Failure {
-    // A socket that was cut says all sorts of things; the reason for the cut is the truth.
+    // After a cut, the socket's own error is arbitrary; the reason for the cut takes precedence.
     slot.deadline.cut().unwrap_or(failure)
 }

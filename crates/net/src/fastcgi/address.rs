@@ -1,20 +1,20 @@
-//! Where an application server is.
+//! Addresses of application servers.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-/// Where an application server listens.
+/// The address of an application server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FastcgiAddress {
-    /// A socket in the file system.
+    /// A Unix domain socket.
     Unix(PathBuf),
     /// A host name or an address, without brackets, and a port.
     Tcp(String, u16),
 }
 
 impl FastcgiAddress {
-    /// Whether it has a name, which must be looked up.
+    /// Returns whether the host is a name, which must be resolved.
     pub fn is_named(&self) -> bool {
         matches!(self, Self::Tcp(host, _) if host.parse::<std::net::IpAddr>().is_err())
     }

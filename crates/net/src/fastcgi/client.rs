@@ -14,30 +14,30 @@ use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// One receive takes so much at the most. Shared by all connections of the client.
+/// Upper bound of one receive, in bytes. The buffer is shared by all connections of the client.
 const INPUT_BYTES: usize = 64 * 1024;
 
-/// How long to wait before a socket is tried again whose queue of connections is full: the kernel does not tell when it
-/// no longer is.
+/// Delay before a retry on a Unix socket with a full backlog, in milliseconds: the kernel does not report when it has
+/// room again.
 const BUSY_PAUSE_MS: u64 = 10;
 
-/// How often kept connections are looked through.
+/// Interval for checking idle connections, in milliseconds.
 const SWEEP_MS: u64 = 100;
 
-/// Why no connection could be made.
+/// Why connecting failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectFailure {
     /// Nothing listens there.
     Refused,
-    /// There is no socket of that name.
+    /// The socket's path does not exist.
     NoSocket,
-    /// This process may not use the socket.
+    /// The process lacks permission for the socket.
     Forbidden,
-    /// The name has no address, or could not be looked up.
+    /// The name has no address, or resolving it failed.
     Unresolved,
     /// It took longer than the connect timeout.
     Timeout,
-    /// The server's queue of connections was full for the whole connect timeout.
+    /// The server's backlog was full for the whole connect timeout.
     Busy,
     /// No descriptor or local port was left.
     NoDescriptor,
@@ -48,53 +48,53 @@ pub enum ConnectFailure {
 /// Timeouts and bounds of one worker's connections to one application server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastcgiSettings {
-    /// For a connection, the look-up of a name included, in milliseconds.
+    /// Timeout of connecting, including name resolution, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// The shortest other timeout in use, in milliseconds: deadlines are exact to a tenth of it.
+    /// The shortest other timeout in use, in milliseconds: deadlines are precise to a tenth of it.
     pub shortest_timeout_ms: u64,
-    /// How long a connection without use is kept, in milliseconds.
+    /// Idle time after which a connection is closed, in milliseconds.
     pub idle_timeout_ms: u64,
-    /// Connections kept without use.
+    /// Upper bound of idle connections.
     pub idle_connections_max: u32,
 }
 
 struct Idle {
     socket: Socket,
-    /// When it has been without use for as long as the client that used it last keeps connections.
+    /// When its idle timeout ends, that of the client that used it last.
     expires_ms: u64,
 }
 
-/// One worker's idle connections to one application server, which all of the worker's clients of that server share: a
-/// process of the server that waits on one for the next request must be free for the request of another client.
+/// One worker's idle connections to one application server, shared by all of the worker's clients of that server: a
+/// server process that waits on one for its next request must be available to the requests of other clients.
 struct Pool {
-    /// The one used last is at the end and is used first: so those that a crowd has left behind grow old.
+    /// Last in, first out, so that surplus connections of a load peak age and expire.
     idle: RefCell<Vec<Idle>>,
     crowd: Arc<Crowd>,
     sweeps: Cell<bool>,
 }
 
-/// What all connections of one client share.
+/// State shared by all connections of one client.
 pub(super) struct Shared {
     address: FastcgiAddress,
     settings: FastcgiSettings,
-    /// Knows the time, looks up names, makes connections over TCP.
+    /// Provides timers, name resolution and TCP connections.
     pub(super) timing: OriginClient,
     pub(super) input: RefCell<Box<[u8]>>,
     pool: Rc<Pool>,
 }
 
-/// A worker's connections to one application server. Clones share them.
+/// A worker's client of one application server. Clones share its connections.
 #[derive(Clone)]
 pub struct FastcgiClient(Rc<Shared>);
 
 impl FastcgiClient {
-    /// A client without connections. Where it is made does not matter; it is used within one worker's runtime.
+    /// A client without connections. It may be created anywhere, and is used within one worker's runtime.
     pub fn new(address: FastcgiAddress, settings: FastcgiSettings) -> Self {
         let pool = Pool { idle: RefCell::default(), crowd: Crowd::of(&address), sweeps: Cell::new(false) };
         Self::with_pool(address, settings, Rc::new(pool))
     }
 
-    /// A client of the same server with timeouts and bounds of its own. Both use the same idle connections.
+    /// A client of the same server with other timeouts and bounds. Both share the idle connections.
     #[must_use]
     pub fn with_settings(&self, settings: FastcgiSettings) -> Self {
         Self::with_pool(self.0.address.clone(), settings, Rc::clone(&self.0.pool))
@@ -122,7 +122,7 @@ impl FastcgiClient {
         &self.0.address
     }
 
-    /// A kept connection on which nothing has come, not even its end.
+    /// An idle connection on which nothing has arrived, including its end.
     pub fn kept(&self) -> Option<Connection> {
         let shared = &self.0;
         let now = Now::read();
@@ -135,10 +135,10 @@ impl FastcgiClient {
         None
     }
 
-    /// A fresh connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// When there is none within the connect timeout.
+    /// If none is established within the connect timeout.
     pub async fn connect(&self) -> Result<Connection, ConnectFailure> {
         let shared = &self.0;
         let socket = match &shared.address {
@@ -151,23 +151,22 @@ impl FastcgiClient {
         Ok(Connection::new(socket, shared, false))
     }
 
-    /// What `future` gives, or `None` when that takes longer than `timeout_ms`, by the clock of
-    /// [`OriginClient::within`].
+    /// The result of `future`, or `None` after `timeout_ms`, with the precision of [`OriginClient::within`].
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.0.timing.within(timeout_ms, future).await
     }
 
-    /// What is known of the server's crowd.
+    /// The server's shared saturation state.
     pub fn crowd(&self) -> &Crowd {
         &self.0.pool.crowd
     }
 
-    /// Connections kept without use now.
+    /// Number of idle connections.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.idle.borrow().len()
     }
 
-    /// Closes what is kept without use.
+    /// Closes the idle connections.
     pub fn close_idle(&self) {
         self.0.pool.idle.borrow_mut().clear();
     }
@@ -180,7 +179,7 @@ impl std::fmt::Debug for FastcgiClient {
 }
 
 impl Shared {
-    /// Keeps a connection that has nothing to say.
+    /// Pools a connection on which no data is pending.
     pub(super) fn keep(&self, socket: Socket) {
         let now = Now::read();
         let mut idle = self.pool.idle.borrow_mut();
@@ -199,7 +198,7 @@ impl Shared {
 }
 
 impl Pool {
-    /// Closes what is too old, what the server has closed, and everything when there is a crowd.
+    /// Closes expired connections, those closed by the server, and all of them while the server is saturated.
     fn handle_time(&self, now: Now) {
         let mut idle = self.idle.borrow_mut();
         if self.crowd.is_suspected(now) {
@@ -210,7 +209,7 @@ impl Pool {
     }
 }
 
-/// Looks through kept connections while there are any.
+/// Checks idle connections while there are any.
 async fn sweep(pool: Weak<Pool>, timing: OriginClient) {
     loop {
         timing.pause(SWEEP_MS).await;
@@ -234,7 +233,7 @@ async fn connect_unix(shared: &Shared, path: &Path) -> Result<Socket, ConnectFai
                 let registered = Registered::new(socket).map_err(|_| ConnectFailure::NoDescriptor)?;
                 return Ok(Socket::new(registered));
             }
-            // Of a socket in the file system this means that the listener's queue is full (unix(7)).
+            // For a Unix socket this means that the listener's backlog is full (unix(7)).
             Err(Errno::AGAIN | Errno::INTR) if Now::read().monotonic_ms < deadline_ms => {}
             Err(Errno::AGAIN | Errno::INTR) => return Err(ConnectFailure::Busy),
             Err(errno) => return Err(name_errno(errno)),

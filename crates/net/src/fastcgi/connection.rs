@@ -1,4 +1,4 @@
-//! A connection to an application server: bytes both ways, and when patience with them ends.
+//! A connection to an application server: bytes in both directions, and timeouts.
 
 use super::client::Shared;
 use crate::origin::transport::Socket;
@@ -21,50 +21,50 @@ impl Connection {
         Self { socket, patience: shared.timing.patience(), shared: Rc::clone(shared), reused }
     }
 
-    /// Whether it has carried another request before.
+    /// Returns whether it has carried an earlier request.
     pub const fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// Sends of `slices` what the socket takes.
+    /// Sends as much of `slices` as the socket takes.
     pub fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.socket.poll_send(context, slices)
     }
 
-    /// Shows `look` what has come, of 64 KiB at the most; nothing is the end. The bytes are gone afterwards.
+    /// Calls `look` with the received bytes, at most 64 KiB; none at the end. They are discarded afterwards.
     pub fn poll_receive<T>(&mut self, context: &mut Context<'_>, look: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
         let mut input = self.shared.input.borrow_mut();
         let count = ready!(self.socket.poll_receive(context, &mut input))?;
         Poll::Ready(Ok(look(&input[..count])))
     }
 
-    /// A wait begins, of `timeout_ms` at the most.
+    /// Starts a wait of at most `timeout_ms`.
     pub fn begin_wait(&mut self, timeout_ms: u64) {
         self.patience.begin(timeout_ms);
     }
 
-    /// Nobody is waited for, or for whom the wait has no end.
+    /// Ends the wait, or makes it unbounded.
     pub fn end_wait(&mut self) {
         self.patience.clear();
     }
 
-    /// Whether a wait has begun.
+    /// Returns whether a wait has started.
     pub const fn is_waiting(&self) -> bool {
         self.patience.is_waiting()
     }
 
-    /// Ready when the wait has lasted too long. To be asked last, when all else is pending.
+    /// Ready if the wait has timed out. Poll this last, after everything else is pending.
     pub fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
         self.patience.poll_expired(context)
     }
 
-    /// Sends `bytes` if the socket takes them at once, for what nobody waits for.
+    /// Sends `bytes` if the socket takes them immediately; for optional messages.
     pub fn send_at_once(&mut self, bytes: &[u8]) {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let _ = self.socket.poll_send(&mut context, &[IoSlice::new(bytes)]);
     }
 
-    /// Keeps the connection for another request, or closes it when there are enough, or more would do harm.
+    /// Pools the connection for another request, or closes it if the pool is full or the server is saturated.
     pub fn give_back(self) {
         let Self { socket, shared, .. } = self;
         shared.keep(socket);

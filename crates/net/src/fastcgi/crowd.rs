@@ -1,34 +1,35 @@
-//! When keeping connections does harm.
+//! Detection of saturated application servers, which must not have idle connections.
 //!
-//! An application server such as PHP-FPM has one process for each connection, and a kept connection keeps its process
-//! waiting. While there are more requests than processes, a fresh connection would wait in the server's queue for a
-//! process that waits for us. So whenever a fresh connection has had no answer for a while, no worker keeps any.
+//! An application server such as PHP-FPM has one process per connection, and an idle connection blocks its process.
+//! While there are more requests than processes, a new connection would wait in the server's backlog for a process
+//! that waits on an idle connection. So whenever a new connection has had no response for a while, no worker pools
+//! any.
 
 use super::address::FastcgiAddress;
 use crate::clock::Now;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// So long a fresh connection waits for its first byte before a crowd is suspected. A slow script looks the same; then a
-/// few connections are made that need not have been.
+/// Time that a new connection waits for its first byte before the server is suspected of saturation, in milliseconds.
+/// A slow script has the same effect; the cost is a few unnecessary connections.
 pub const SUSPICION_MS: u64 = 50;
 
-/// So long after a suspicion nothing is kept.
+/// Time after a suspicion during which nothing is pooled, in milliseconds.
 pub const CAUTION_MS: u64 = 1_000;
 
-/// What all workers know of one application server's crowd.
+/// The saturation state of one application server, shared by all workers.
 #[derive(Debug, Default)]
 pub struct Crowd {
     until_ms: AtomicU64,
 }
 
-/// The crowds of this process, by the server's address: all handlers of one server share its processes.
+/// The states of this process, by server address: all handlers of one server share its processes.
 static CROWDS: Mutex<Vec<(FastcgiAddress, Weak<Crowd>)>> = Mutex::new(Vec::new());
 
 impl Crowd {
-    /// The one crowd of the server at `address`.
+    /// The state of the server at `address`.
     pub fn of(address: &FastcgiAddress) -> Arc<Self> {
-        // A panic elsewhere leaves the list whole: every change is one step.
+        // A panic elsewhere leaves the list consistent: every change is one step.
         let mut crowds = CROWDS.lock().unwrap_or_else(PoisonError::into_inner);
         crowds.retain(|(_, crowd)| crowd.strong_count() > 0);
         let known = crowds.iter().find(|(known, _)| known == address).and_then(|(_, crowd)| crowd.upgrade());
@@ -39,12 +40,12 @@ impl Crowd {
         })
     }
 
-    /// A fresh connection waits.
+    /// Records that a new connection is waiting.
     pub fn suspect(&self, now: Now) {
         self.until_ms.store(now.monotonic_ms.saturating_add(CAUTION_MS), Ordering::Relaxed);
     }
 
-    /// Whether connections are better closed than kept.
+    /// Returns whether connections should be closed instead of pooled.
     pub fn is_suspected(&self, now: Now) -> bool {
         now.monotonic_ms < self.until_ms.load(Ordering::Relaxed)
     }

@@ -1,14 +1,13 @@
-//! Connections to application servers that speak FastCGI: made, kept, waited for.
+//! Connections to FastCGI application servers: connecting, pooling, timeouts.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`address`] | where application servers are |
+//! | [`address`] | addresses of application servers |
 //! | [`client`] | one worker's connections to one of them |
-//! | [`connection`] | bytes both ways, and when patience with them ends |
-//! | [`crowd`] | when keeping connections does harm |
+//! | [`connection`] | bytes in both directions, and timeouts |
+//! | [`crowd`] | detection of saturated servers |
 //!
-//! Absent by design: records and what is in them (`flatout_fastcgi` has them). A connection carries one request at a
-//! time.
+//! Absent by design: records and their content (see `flatout_fastcgi`). A connection carries one request at a time.
 
 pub mod address;
 pub mod client;

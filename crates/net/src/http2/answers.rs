@@ -1,4 +1,4 @@
-//! Answering the requests of one connection.
+//! Responding to the requests of one connection.
 
 use super::body::SendBody;
 use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_head};
@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::task::Context;
 
 impl<H: Handler> Http2Task<H> {
-    /// Answers a request, or keeps what is needed to do so later.
+    /// Responds to a request, or stores it until its response is ready.
     pub(super) fn handle_request(
         &mut self,
         request: http::Request<RecvStream>,
@@ -81,9 +81,8 @@ impl<H: Handler> Http2Task<H> {
                     let large = worker.settings.limits.body_bytes_max;
                     let is_large = !whole && matches!(head.framing, Framing::Length(length) if length > large);
                     let reply = match reply {
-                        // RFC 9110 §9.3.6: what follows CONNECT is no content, so its end is not waited for. And a
-                        // client that may not have this
-                        // is told so, rather than that its content is too large.
+                        // RFC 9110 §9.3.6: CONNECT has no content, so its end is not awaited. And a client that may
+                        // not use CONNECT is told so, rather than that its content is too large.
                         Reply::Now(response)
                             if !whole
                                 && (head.method == Method::Connect
@@ -122,7 +121,7 @@ impl<H: Handler> Http2Task<H> {
         });
     }
 
-    /// A request whose content, or whose answer, is not here yet.
+    /// Stores a request whose content or response is pending.
     fn wait(
         &mut self,
         mut respond: SendResponse<SendBody>,
@@ -135,7 +134,7 @@ impl<H: Handler> Http2Task<H> {
         if expects_continue {
             match reply {
                 Reply::Now(response) if response.status >= 400 => {
-                    // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
+                    // RFC 9110 §10.1.1: the final status makes the client not send the content at all.
                     self.answer_described(respond, response, exchange, Some(Rest::Unwanted(content)), context);
                     return;
                 }
@@ -172,8 +171,8 @@ impl<H: Handler> Http2Task<H> {
         Peer { client: self.origin.client, secure: self.origin.secure }
     }
 
-    /// Answers a request of which the log's part is kept. Nobody reads what is left of its content, unless the answer
-    /// comes bit by bit.
+    /// Responds to a request with a stored log description. The rest of its content is not read, unless the response
+    /// is streamed.
     pub(super) fn answer_described(
         &mut self,
         respond: SendResponse<SendBody>,
@@ -183,7 +182,7 @@ impl<H: Handler> Http2Task<H> {
         context: &mut Context<'_>,
     ) {
         match std::mem::replace(&mut response.body, Body::Empty) {
-            // The source is dropped without having been asked (RFC 9110 §9.3.2, §6.4.1).
+            // The source is dropped unpolled (RFC 9110 §9.3.2, §6.4.1).
             Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
             Body::Stream(source) => return self.begin_stream(respond, &response, source, exchange, rest, context),
             Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
@@ -193,7 +192,7 @@ impl<H: Handler> Http2Task<H> {
         self.answer(respond, response, exchange.to_head, rest.map(Rest::into_content), context);
     }
 
-    /// Begins an answer that comes bit by bit.
+    /// Starts a streamed response.
     fn begin_stream(
         &mut self,
         mut respond: SendResponse<SendBody>,
@@ -222,7 +221,7 @@ impl<H: Handler> Http2Task<H> {
         };
         let streaming = Streaming::new(stream, source, exchange, outlined, &self.endings, intake);
         let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
-        // At once, so that the head shares a packet with the beginning.
+        // Immediately, so that the head shares a packet with the first content.
         match Box::new(streaming).go_on(patience, context) {
             Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
             Step::Ended(streaming, ended) => self.end_streaming(streaming, ended),
@@ -254,7 +253,7 @@ impl<H: Handler> Http2Task<H> {
     ) {
         let worker = Rc::clone(&self.worker);
         if let Some(early) = early_head_of(&response) {
-            // It fails when the stream is gone, which the next call says.
+            // Fails if the stream is gone, which the next call reports.
             let _ = respond.send_informational(early);
         }
         let empty = to_head || response.body.is_empty();
@@ -270,9 +269,9 @@ impl<H: Handler> Http2Task<H> {
         }
         let staged = worker.take_staged(0);
         let segments: VecDeque<Segment> = match response.body {
-            // One that is in memory is the protocol machine's to send, whatever its size: it is not copied.
+            // A body in memory is handed to the protocol machine whatever its size: it is not copied.
             Body::Bytes(bytes) => {
-                // It fails when the stream is gone; the piece is dropped then, which says so.
+                // Fails if the stream is gone; the dropped piece then reports it.
                 let _ = stream.send_data(SendBody::shared(bytes, &self.endings).last(staged).holding(rest), true);
                 return;
             }
@@ -283,7 +282,7 @@ impl<H: Handler> Http2Task<H> {
         let remaining_bytes = segments.iter().map(Segment::len).sum();
         let endings = Rc::clone(&self.endings);
         let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, rest, endings }));
-        // At once, so that the head shares a packet with the beginning.
+        // Immediately, so that the head shares a packet with the first content.
         let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
         match sending.go_on(&worker.settings.limits, patience, context) {
             Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
@@ -291,7 +290,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Answers a request that was refused; the stream alone ends. `raw` is what the log shows of one without a head.
+    /// Responds to a refused request; only its stream ends. `raw` is logged for one without a head.
     pub(super) fn refuse(
         &mut self,
         respond: SendResponse<SendBody>,
@@ -341,11 +340,11 @@ impl<H: Handler> Http2Task<H> {
     }
 }
 
-/// What is left of a request's content when its answer begins.
+/// The rest of a request's content when its response starts.
 pub(super) enum Rest {
-    /// Its handler reads it.
+    /// Read by its handler.
     Intake(Box<Intake>),
-    /// Nobody does.
+    /// Not read.
     Unwanted(RecvStream),
 }
 
@@ -358,15 +357,15 @@ impl Rest {
     }
 }
 
-/// Tells the client to send the content that it has held back.
+/// Sends 100 (Continue), so that the client sends the content it has withheld.
 fn send_continue(respond: &mut SendResponse<SendBody>) {
     let mut head = http::Response::new(());
     *head.status_mut() = http::StatusCode::CONTINUE;
-    // It fails when the stream is gone, which the next look at it says.
+    // Fails if the stream is gone, which the next poll of it reports.
     let _ = respond.send_informational(head);
 }
 
-/// What the log says of `response`.
+/// The logged data of `response`.
 fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
     Answer {
         log: response.log,

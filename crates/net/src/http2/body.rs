@@ -1,5 +1,5 @@
-//! What is sent on a stream: bytes shared with a cache, or read from a file, given to the protocol machine without a
-//! copy; and how each response ended, known by what became of its last piece.
+//! Response bodies on streams: shared bytes or file contents, handed to the protocol machine without a copy. The fate
+//! of a response's last piece shows how the response ended.
 
 use crate::access::Staged;
 use crate::ending::CloseReason;
@@ -13,26 +13,26 @@ use std::rc::Rc;
 /// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// All of it was written.
+    /// It was written completely.
     Sent,
-    /// Its stream, or its connection, ended first.
+    /// Its stream or its connection ended first.
     Cut,
-    /// What it should have held could not be read.
+    /// Its content could not be read.
     Failed(CloseReason),
 }
 
 /// How the responses of one connection ended.
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
-    /// Responses whose last piece is with the protocol machine.
+    /// Responses whose last piece is queued in the protocol machine.
     unsent: Cell<usize>,
-    /// Bytes of content that went out.
+    /// Bytes of content sent.
     sent_bytes: Cell<u64>,
-    /// Responses that were dropped before they were sent.
+    /// Responses dropped before they were sent.
     cut: Cell<u64>,
-    /// Log lines, and how their response ended.
+    /// Log lines with the ending of their response.
     ended: RefCell<Vec<(Staged, Ended)>>,
-    /// Content that nobody wants, of requests whose response went out.
+    /// Unread content of requests whose response was sent.
     rests: RefCell<Vec<RecvStream>>,
 }
 
@@ -57,7 +57,7 @@ impl Endings {
         if self.rests.borrow().is_empty() { Vec::new() } else { self.rests.take() }
     }
 
-    /// A response ended whose log lines are `staged`.
+    /// Records the end of the response whose log lines are `staged`.
     pub(crate) fn add(&self, staged: Staged, ended: Ended) {
         if ended != Ended::Sent {
             self.cut.set(self.cut.get() + 1);
@@ -73,10 +73,10 @@ enum Bytes {
     Owned { bytes: Vec<u8>, at: usize },
 }
 
-/// The last piece of a response, by whose end its own is known.
+/// The last piece of a response, whose end is also the response's.
 struct Last {
     staged: Staged,
-    /// The request's content, of which nobody wants the rest.
+    /// The unread rest of the request's content.
     rest: Option<RecvStream>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct SendBody {
     bytes: Bytes,
     last: Option<Box<Last>>,
     endings: Rc<Endings>,
-    /// Counts what of this response went out, where that is not known by its last piece.
+    /// Counts the sent bytes of a response that cannot rely on its last piece.
     counter: Option<Rc<Cell<u64>>>,
 }
 
@@ -98,7 +98,7 @@ impl SendBody {
         Self { bytes: Bytes::Owned { bytes, at: 0 }, last: None, endings: Rc::clone(endings), counter: None }
     }
 
-    /// The same, counted in `counter` as it goes out.
+    /// The same piece, counted in `counter` when it is sent.
     pub(crate) fn counted(mut self, counter: &Rc<Cell<u64>>) -> Self {
         self.counter = Some(Rc::clone(counter));
         self
@@ -108,14 +108,14 @@ impl SendBody {
         self.chunk().len()
     }
 
-    /// The same as the response's last piece; its log lines go with it.
+    /// The same piece as the response's last, with its log lines.
     pub(crate) fn last(mut self, staged: Staged) -> Self {
         self.endings.unsent.set(self.endings.unsent.get() + 1);
         self.last = Some(Box::new(Last { staged, rest: None }));
         self
     }
 
-    /// The last piece with the rest of the request's content, which is let go of some time after the piece.
+    /// The same piece with the rest of the request's content, which is released some time after the piece.
     pub(crate) fn holding(mut self, rest: Option<RecvStream>) -> Self {
         if let Some(last) = &mut self.last {
             last.rest = rest;

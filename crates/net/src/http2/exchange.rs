@@ -1,4 +1,4 @@
-//! From a request as the h2 crate has it to the handler's reply, and from a response to its head.
+//! Conversion of h2 requests to the handler's form, and of responses to h2 heads.
 
 use crate::content::InterimResponse;
 use crate::response::{Response, parse_lines, parse_lines_but};
@@ -13,12 +13,12 @@ use http::request::Parts;
 use http::{Response as HeadOf, StatusCode};
 use std::borrow::Cow;
 
-/// Field lines that need no heap, as for HTTP/1.1; browsers split their cookies into some more.
+/// Fields that need no heap, as for HTTP/1.1; browsers split their cookies into some more.
 const FIELDS_INLINE: usize = 24;
 
 const NO_FIELD: Header<'static> = Header { name: "", value: b"" };
 
-/// Calls `then` with the head that `parts` are. `whole`: no content follows it.
+/// Calls `then` with the head parsed from `parts`. `whole` is true if no content follows.
 pub(crate) fn with_head<T>(
     parts: &Parts,
     whole: bool,
@@ -61,14 +61,14 @@ pub(crate) fn with_head<T>(
     };
     let lines = Fields::from_lines(&lines[..used]);
     if let Some(scheme) = parts.uri.scheme_str() {
-        // RFC 9110 §7.4. Whether a proxy before us took TLS off is not ours to know.
+        // RFC 9110 §7.4. The server cannot tell whether a proxy in front of it terminated TLS.
         if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
             return then(Err(Refusal::TargetScheme));
         }
     }
     match assemble_request_head(parts.method.as_str().as_bytes(), target_text, authority, lines, limits) {
         Ok(mut head) => {
-            // The end of the stream says where content ends (RFC 9113 §8.1), not a field.
+            // The end of the stream delimits the content (RFC 9113 §8.1), not a field.
             head.framing = match (whole, head.framing) {
                 (true, _) => Framing::None,
                 (false, Framing::Length(length)) => Framing::Length(length),
@@ -80,7 +80,8 @@ pub(crate) fn with_head<T>(
     }
 }
 
-/// Cookies may come in several lines, which a handler must see as one (RFC 9113 §8.2.3). `None` when they do not.
+/// Joins Cookie fields that came in several lines, which a handler must see as one (RFC 9113 §8.2.3). `None` if there
+/// is at most one.
 fn join_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = headers.get_all(http::header::COOKIE).iter();
     let (first, second) = (lines.next()?, lines.next()?);
@@ -92,7 +93,7 @@ fn join_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
     Some(joined)
 }
 
-/// What a log shows of a request that was refused: a line as HTTP/1.1 would have it.
+/// The log text of a refused request: a request line in HTTP/1.1 form.
 pub(crate) fn describe_refused(parts: &Parts) -> Vec<u8> {
     let target =
         parts.uri.path_and_query().map_or(Cow::Owned(parts.uri.to_string()), |target| Cow::Borrowed(target.as_str()));
@@ -102,14 +103,14 @@ pub(crate) fn describe_refused(parts: &Parts) -> Vec<u8> {
 /// The head of `response`.
 pub(crate) fn head_of(response: &Response, date: HeaderValue) -> HeadOf<()> {
     let mut head = HeadOf::new(());
-    // Statuses come from a table; what is none of them has no place on the wire.
+    // Statuses come from a table; an invalid one cannot be sent.
     *head.status_mut() = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut fields = response.head.http2_fields().clone();
     if !response.head.has_own_date() {
         fields.insert(DATE, date);
     }
     if response.extra.is_some() {
-        // Their Date would be the second.
+        // Their Date would be a second one.
         for (name, value) in &parse_lines_but(response.extra_lines(), Some("date")) {
             fields.append(name.clone(), value.clone());
         }
@@ -118,7 +119,7 @@ pub(crate) fn head_of(response: &Response, date: HeaderValue) -> HeadOf<()> {
     head
 }
 
-/// The head of an interim answer; `None` when its status is none.
+/// The head of an interim response; `None` if its status is not an interim one.
 pub(crate) fn interim_head_of(interim: &InterimResponse) -> Option<HeadOf<()>> {
     let mut head = HeadOf::new(());
     *head.status_mut() = StatusCode::from_u16(interim.status).ok().filter(|_| is_interim(interim.status))?;
@@ -126,7 +127,7 @@ pub(crate) fn interim_head_of(interim: &InterimResponse) -> Option<HeadOf<()>> {
     Some(head)
 }
 
-/// The 103 that goes before `response`, if one does (RFC 8297).
+/// The 103 to send before `response`, if any (RFC 8297).
 pub(crate) fn early_head_of(response: &Response) -> Option<HeadOf<()>> {
     let links = response.early_links.as_ref().filter(|links| !links.is_empty())?;
     let mut head = HeadOf::new(());
@@ -139,7 +140,7 @@ pub(crate) fn early_head_of(response: &Response) -> Option<HeadOf<()>> {
     Some(head)
 }
 
-/// Whether this head is answered without content whatever the response has.
+/// Returns whether the response to this head has no content in any case.
 pub(crate) fn is_head(head: &RequestHead<'_>) -> bool {
     head.method == Method::Head
 }

@@ -1,4 +1,4 @@
-//! A request's content on its way to the handler that has taken it.
+//! Request content on its way to the handler that took it.
 
 use crate::content::ContentWriter;
 use crate::ending::CloseReason;
@@ -10,28 +10,28 @@ use crate::windows::WindowReader;
 use h2::RecvStream;
 use std::task::{Context, Poll};
 
-/// Content on its way. The client's window opens as the handler reads.
+/// Content on its way to a handler. The client's window opens as the handler reads.
 pub(crate) struct Intake {
     content: RecvStream,
     windows: WindowReader,
-    /// Whether the client may be silent for long: it speaks gRPC.
+    /// True if the client may pause for long, as in gRPC.
     may_rest: bool,
-    /// `None` when all has been given, or nobody reads any more.
+    /// `None` after the end, or after the reader was dropped.
     writer: Option<ContentWriter>,
     data_ended: bool,
-    /// Bytes given since the deadline was set.
+    /// Bytes delivered since the deadline was set.
     round_bytes: u64,
-    /// When the client must have sent more; `u64::MAX` while it is for the handler to read.
+    /// When the client must have sent more; `u64::MAX` while the handler has yet to read.
     deadline_ms: u64,
 }
 
-/// The time, and how long clients have.
+/// The current time and the clients' timeouts.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "units stand last everywhere")]
 pub(crate) struct Patience {
     pub(crate) now_ms: u64,
     pub(crate) body_timeout_ms: u64,
-    /// For more of a request's content whose client may rest.
+    /// For more content of a request whose client may pause.
     pub(crate) stream_timeout_ms: u64,
 }
 
@@ -54,7 +54,7 @@ impl Intake {
         }
     }
 
-    /// What is left of the content.
+    /// The rest of the content.
     pub(crate) fn into_rest(self) -> RecvStream {
         self.content
     }
@@ -64,7 +64,7 @@ impl Intake {
         self.deadline_ms
     }
 
-    /// Tells the handler that no more comes. Returns what is left of the content.
+    /// Tells the handler that the content is cut. Returns the rest of it.
     pub(crate) fn cut(mut self, reason: CloseReason) -> RecvStream {
         if let Some(writer) = self.writer.take() {
             writer.cut(reason);
@@ -72,11 +72,11 @@ impl Intake {
         self.content
     }
 
-    /// Gives the handler what has come, as long as it has room. `false` when the client has ended the stream.
+    /// Delivers received content while the handler has room. Returns `false` if the client has ended the stream.
     pub(crate) fn go_on(&mut self, patience: Patience, context: &mut Context<'_>) -> bool {
         while let Some(writer) = &self.writer {
             if writer.is_abandoned() {
-                // What still comes stays with the client, until the answer ends the stream.
+                // Further content stays with the client, until the response ends the stream.
                 self.writer = None;
                 break;
             }
@@ -96,7 +96,7 @@ impl Intake {
                         self.round_bytes += bytes.len() as u64;
                         writer.write(SharedBytes::from(&bytes[..]));
                         if self.may_rest {
-                            // Each message begins a new wait.
+                            // Each message starts a new wait.
                             self.deadline_ms = u64::MAX;
                         }
                         self.windows.release(&mut self.content, bytes.len());

@@ -1,5 +1,5 @@
-//! What carries HTTP/2: a socket, perhaps with a TLS session. What is written in one turn gathers here and goes out at
-//! its end, in one call; what is received is watched before the protocol machine sees it.
+//! The transport of HTTP/2: a socket, possibly with a TLS session. Writes of one turn are gathered and sent at its
+//! end in one call; received bytes are inspected before the protocol machine sees them.
 
 use crate::ending::CloseReason;
 use crate::registered::Registered;
@@ -17,37 +17,37 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gathered bytes above which the socket is asked to take them before the turn ends.
+/// Gathered bytes above which the socket is written to before the turn ends.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes received in one turn before another connection has its own.
+/// Bytes received in one turn before it yields to other connections.
 const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes written in one turn before another connection has its own.
+/// Bytes written in one turn before it yields to other connections.
 const WRITTEN_BYTES_MAX: usize = 1024 * 1024;
 
-/// One connection's socket and what is gathered for it.
+/// One connection's socket and its gathered output.
 pub(crate) struct Link {
     socket: Registered,
     tls: Option<Box<TlsSession>>,
-    /// Received before HTTP/2 took over.
+    /// Bytes received before HTTP/2 took over.
     received_before: Vec<u8>,
     output: Vec<u8>,
-    /// What of the output is with the kernel, or encrypted.
+    /// Bytes of the output that were sent, or encrypted.
     output_sent: usize,
-    /// The socket has not taken all that it was given.
+    /// The last write was partial.
     blocked: bool,
     watch: Watch,
-    /// What the watch has found. Nothing more is read then.
+    /// The offence that was detected. Nothing more is read then.
     offence: Option<Offence>,
-    /// The client sends no more.
+    /// The client has closed its side.
     ended: bool,
     failed: Option<(CloseReason, Option<TlsFailure>)>,
-    /// What may yet be read and written in this turn.
+    /// Bytes that may still be read and written in this turn.
     receive_room: usize,
     write_room: usize,
     now_ms: u64,
-    /// Bytes received and sent since the counters were last brought up to date.
+    /// Bytes received and sent since the counters were last updated.
     received_bytes: u64,
     sent_bytes: u64,
 }
@@ -73,7 +73,7 @@ impl Link {
         }
     }
 
-    /// A turn begins. `spare` is an empty buffer, taken when this connection has none of its own.
+    /// Starts a turn. `spare` is an empty buffer, taken if this connection has none.
     pub(crate) fn begin_turn(&mut self, now_ms: u64, spare: &mut Vec<u8>) {
         self.now_ms = now_ms;
         self.receive_room = RECEIVED_BYTES_MAX;
@@ -84,7 +84,7 @@ impl Link {
         }
     }
 
-    /// A turn ends: what was gathered goes out. The buffer is given back when nothing is left in it.
+    /// Ends a turn: sends the gathered output. The buffer is returned if it is empty then.
     pub(crate) fn end_turn(&mut self, spare: &mut Vec<u8>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.poll_flush(context);
         if self.output.is_empty() {
@@ -94,12 +94,12 @@ impl Link {
         flushed
     }
 
-    /// What was received and sent since this was asked last.
+    /// Bytes received and sent since the last call.
     pub(crate) fn take_counts(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.received_bytes), std::mem::take(&mut self.sent_bytes))
     }
 
-    /// Whether bytes wait for the socket.
+    /// Returns whether output waits for the socket.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked
     }
@@ -108,7 +108,7 @@ impl Link {
         self.offence
     }
 
-    /// Whether the client's preface is whole, its SETTINGS included.
+    /// Returns whether the client's preface is complete, including its SETTINGS.
     pub(crate) const fn has_begun(&self) -> bool {
         self.watch.has_begun()
     }
@@ -121,7 +121,7 @@ impl Link {
         self.failed
     }
 
-    /// Whether the client is in the middle of a request's fields.
+    /// Returns whether the client is sending a request's fields.
     pub(crate) const fn is_within_fields(&self) -> bool {
         self.watch.is_within_fields()
     }
@@ -130,12 +130,12 @@ impl Link {
         &self.socket
     }
 
-    /// Puts a frame behind all that was gathered.
+    /// Appends a frame to the gathered output.
     pub(crate) fn append(&mut self, frame: &[u8]) {
         self.output.extend_from_slice(frame);
     }
 
-    /// Says that nothing more comes: by TLS, and to the kernel. Returns whether the kernel knew of the connection.
+    /// Closes the sending side: with close_notify, and in the kernel. Returns whether the socket was still connected.
     pub(crate) fn close_write(&mut self) -> bool {
         if let Some(session) = self.tls.as_mut() {
             session.close(self.socket.fd());
@@ -143,7 +143,7 @@ impl Link {
         shutdown(self.socket.fd(), Shutdown::Write).is_ok()
     }
 
-    /// Receives into `buffer`; 0 bytes are the end.
+    /// Receives into `buffer`; 0 bytes at the end.
     fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Ready(Ok(0));
@@ -177,7 +177,7 @@ impl Link {
         }
     }
 
-    /// Receives, and shows the watch what came. Pending for good once the watch has found a flood.
+    /// Receives, and inspects the bytes. Stays pending after a flood was detected.
     fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.offence.is_some() {
             return Poll::Pending;
@@ -202,21 +202,21 @@ impl Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Receives what nobody wants any more. Returns the bytes; 0 at the end.
+    /// Receives bytes and discards them. Returns their number; 0 at the end.
     pub(crate) fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // Plaintext or not: what is thrown away need not be decrypted.
+        // Bytes that are discarded need not be decrypted.
         self.tls = None;
         let mut buffer = [0; 4096];
         self.poll_receive(context, &mut buffer)
     }
 
-    /// Gathers `slices`, as far as there is room. What the server is made to send is watched, too.
+    /// Gathers `slices`, as far as there is room. Responses that the client provokes are inspected, too.
     fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.output.len() - self.output_sent >= OUTPUT_BYTES_MAX {
             ready!(self.poll_flush(context))?;
         }
         if self.output_sent >= OUTPUT_BYTES_MAX / 2 {
-            // A client that never takes all of it must not make it grow.
+            // A client that never takes all of it must not make the buffer grow.
             self.output.drain(..self.output_sent);
             self.output_sent = 0;
         }
@@ -233,7 +233,7 @@ impl Link {
         Poll::Ready(Ok(total))
     }
 
-    /// Writes what is gathered, until the socket takes no more or the turn has had its share.
+    /// Writes the gathered output until the socket is full or the turn's limit is reached.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.blocked || self.output_sent < self.output.len() {
             if self.write_room == 0 {
@@ -281,7 +281,7 @@ fn receive(fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, buffer: &mut [u8]) 
     }
 }
 
-/// A link as the protocol machine holds it.
+/// The link as the protocol machine holds it.
 pub(crate) struct Io(pub(crate) Rc<RefCell<Link>>);
 
 impl AsyncRead for Io {
@@ -307,12 +307,12 @@ impl AsyncWrite for Io {
         true
     }
 
-    /// What is gathered goes out at the end of the turn: all answers of a turn in one call.
+    /// The gathered output is sent at the end of the turn: all responses of a turn in one call.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// The end is told by the task, which has the last word.
+    /// The task closes the connection, as it may still have to write.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

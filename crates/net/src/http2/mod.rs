@@ -1,20 +1,20 @@
-//! HTTP/2 over the same handler: the h2 crate's protocol machine on a worker's own sockets.
+//! HTTP/2 over the same handler: the h2 crate's protocol machine on a worker's sockets.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `settings` | what clients are told, and why |
-//! | `link` | the socket or TLS session below, written to once a turn, and watched for floods |
-//! | `body` | what is sent, without copies, and how each response ended |
-//! | `exchange` | from a request of the h2 crate to a reply, and from a response to its head |
-//! | `stream` | requests and responses under way |
-//! | `intake` | a request's content on its way to its handler |
-//! | `streaming` | answers that come bit by bit |
+//! | `settings` | announced settings and internal limits |
+//! | `link` | the socket or TLS session, written to once per turn, with flood detection |
+//! | `body` | response bodies without copies, and how each response ended |
+//! | `exchange` | conversion of h2 requests to replies, and of responses to heads |
+//! | `stream` | requests and responses in progress |
+//! | `intake` | request content on its way to its handler |
+//! | `streaming` | streamed responses |
 //! | `task` | one connection: its turns and its end |
-//! | `answers` | its requests answered |
+//! | `answers` | responding to its requests |
 //! | `patience` | its deadlines |
 //!
-//! Absent by design: server push, upgrades from HTTP/1.1, which clients have given up, and tunnels: a handler that wants
-//! one is answered for with 501.
+//! Absent by design: server push, upgrades from HTTP/1.1, which clients no longer use, and tunnels: a handler that
+//! requests one causes a 501.
 
 pub(crate) mod answers;
 pub(crate) mod body;

@@ -1,4 +1,4 @@
-//! How long one connection is waited for, and what its worker calls it for.
+//! Deadlines of one connection, and calls from its worker.
 
 use super::stream::Stream;
 use super::task::{Http2Task, State};
@@ -10,14 +10,14 @@ use crate::socket::unacknowledged_bytes;
 use h2::Reason;
 
 impl<H: Handler> Http2Task<H> {
-    /// Brings up to date since when the client has been doing nothing of what it should.
+    /// Updates the time since which the client has made no progress.
     pub(super) fn note_progress(&mut self) {
         let now_ms = self.now_ms();
         let (received, sent) = self.link.borrow_mut().take_counts();
         self.worker.counters.bytes_received.add(received);
         self.worker.counters.bytes_sent.add(sent);
         let link = self.link.borrow();
-        // What the kernel takes counts while it holds the rest up; else only content does, or pings would.
+        // While a response is blocked, bytes taken by the kernel count; otherwise only content does, or pings would.
         let content_bytes = self.endings.sent_bytes();
         let idle = !link.is_blocked() && !self.is_sending();
         if idle || content_bytes != self.taken_bytes || link.is_blocked() && sent > 0 {
@@ -35,7 +35,7 @@ impl<H: Handler> Http2Task<H> {
         self.endings.unsent() > 0
             || self.streams.iter().any(|stream| match stream {
                 Stream::Sending(_) => true,
-                // How long its source takes is not the client's doing.
+                // A slow source is not the client's fault.
                 Stream::Streaming(streaming) => streaming.is_blocked(),
                 Stream::Receiving(_) | Stream::Awaiting(_) => false,
             })
@@ -45,7 +45,7 @@ impl<H: Handler> Http2Task<H> {
         self.endings.unsent() > 0 || !self.streams.is_empty()
     }
 
-    /// When the earliest wait ends, and what it is then.
+    /// The earliest deadline, and the close reason if it passes.
     fn next_deadline(&self) -> (u64, CloseReason) {
         let timeouts = &self.worker.settings.timeouts;
         let write = (self.taken_ms.saturating_add(timeouts.write_timeout_ms), CloseReason::WriteTimeout);
@@ -57,14 +57,14 @@ impl<H: Handler> Http2Task<H> {
             State::Closing | State::Lingering => {
                 return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
             }
-            // The preface is whole with the client's SETTINGS (RFC 9113 §3.4).
+            // The preface includes the client's SETTINGS (RFC 9113 §3.4).
             State::Open(_) if self.closing.is_none() && !self.link.borrow().has_begun() => {
                 return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
             }
             State::Open(_) => {}
         }
         if self.closing.is_some() {
-            // A GOAWAY that nobody takes.
+            // A GOAWAY that the client does not read.
             return (self.taken_ms.saturating_add(timeouts.linger_timeout_ms), closing);
         }
         let mut earliest = (u64::MAX, closing);
@@ -104,14 +104,14 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor. Returns the
-    /// reason when the connection is to be cut at once.
+    /// Handles a call from the sweep, the drain, or a connection that needs a descriptor. Returns the reason if the
+    /// connection is to be cut immediately.
     pub(super) fn handle_call(&mut self, call: Call) -> Option<CloseReason> {
-        // The call may have taken an expired deadline's place, so what stands in the table is not known.
+        // The call may have replaced an expired deadline, so the table's entry is unknown.
         self.armed_ms = u64::MAX;
         match call {
             Call::Abandon => Some(CloseReason::DrainDeadline),
-            // The turn that follows says so to the client. Whoever is idle has a second to hear of it.
+            // The following turn announces it to the client. An idle client has one second to notice.
             Call::Drain => {
                 self.since_ms = self.now_ms();
                 None
@@ -150,7 +150,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Tells the client that the connection ends now.
+    /// Tells the client that the connection closes now.
     fn shut(&mut self, why: Reason, reason: CloseReason) {
         if let State::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(why);
@@ -159,7 +159,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Whether the client has taken nothing for a whole timeout; see `ServerConnection::is_stuck`.
+    /// Returns whether the client has taken nothing for a whole timeout; see `ServerConnection::is_stuck`.
     fn is_stuck(&mut self) -> bool {
         let before = self.unacknowledged_bytes;
         self.unacknowledged_bytes = unacknowledged_bytes(self.link.borrow().socket().fd()).ok();
@@ -169,7 +169,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// 408 for every request whose content did not come in time.
+    /// Sends 408 for every request whose content is late.
     fn refuse_slow_bodies(&mut self) {
         let now_ms = self.now_ms();
         let is_slow = |stream: &mut Stream| content_deadline_ms(stream) <= now_ms;
@@ -181,7 +181,7 @@ impl<H: Handler> Http2Task<H> {
                     let rest = awaiting.intake.map(|intake| intake.cut(CloseReason::BodyTimeout));
                     (awaiting.respond, awaiting.exchange, rest)
                 }
-                // Once an answer has begun, how long the rest may take is between its maker and the client.
+                // After the response has started, its handler and the client decide how long the rest takes.
                 Stream::Sending(_) | Stream::Streaming(_) => continue,
             };
             let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
@@ -190,7 +190,7 @@ impl<H: Handler> Http2Task<H> {
     }
 }
 
-/// When the client must have sent more of this stream's content; `u64::MAX` when nothing is waited for.
+/// When the client must have sent more of this stream's content; `u64::MAX` if none is awaited.
 fn content_deadline_ms(stream: &Stream) -> u64 {
     match stream {
         Stream::Receiving(receiving) => receiving.deadline_ms,

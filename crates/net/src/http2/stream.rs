@@ -1,5 +1,5 @@
-//! Requests and responses under way: content that is being received, answers that are being made, files that are being
-//! sent. An answer that is in memory never comes here: the protocol machine has it whole.
+//! Requests and responses in progress: content being received, pending responses, files being sent. A response in
+//! memory is never here, as it is handed to the protocol machine whole.
 
 use super::body::{Ended, Endings, SendBody};
 use super::exchange::interim_head_of;
@@ -23,26 +23,26 @@ use std::task::{Context, Poll};
 /// Bytes read from a file at once: one frame.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// What must be remembered of a request until it is answered.
+/// The data of a request retained until its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) to_head: bool,
     pub(crate) started_ns: u64,
-    /// What the log says of the request; `None` when nothing is logged.
+    /// The request's log description; `None` if nothing is logged.
     pub(crate) description: Option<Description>,
-    /// The log and the site it names when the handler's response is never sent.
+    /// The log and site to record if the handler's response is never sent.
     pub(crate) source: LogSource,
 }
 
-/// A stream that is not done.
+/// An unfinished stream.
 pub(crate) enum Stream {
-    /// Its request's content is coming. Nobody wants it: it is read to find its end.
+    /// Its request's content is being received and discarded, to find its end.
     Receiving(Box<Receiving>),
-    /// Its answer is being made.
+    /// Its response is pending.
     Awaiting(Box<Awaiting>),
-    /// Its answer is being read and sent.
+    /// Its response is being read and sent.
     Sending(Box<Sending>),
-    /// Its answer comes bit by bit.
+    /// Its response is streamed.
     Streaming(Box<Streaming>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Receiving {
     pub(crate) windows: WindowReader,
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) reply: Reply,
-    /// What a reply that comes later may send ahead.
+    /// Interim responses of a later reply.
     pub(crate) interims: Option<Interims>,
     pub(crate) exchange: Exchange,
     pub(crate) received_bytes: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Awaiting {
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) response: LaterResponse,
     pub(crate) exchange: Exchange,
-    /// What is sent ahead of the answer, when the handler has asked for the way.
+    /// Interim responses, if the handler took the channel.
     pub(crate) interims: Option<Interims>,
-    /// The request's content, when the handler has taken it.
+    /// The request's content, if the handler took it.
     pub(crate) intake: Option<Box<Intake>>,
 }
 
@@ -74,26 +74,26 @@ pub(crate) struct Sending {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) remaining_bytes: u64,
     pub(crate) staged: Staged,
-    /// The request's content, of which nobody wants the rest.
+    /// The unread rest of the request's content.
     pub(crate) rest: Option<RecvStream>,
     pub(crate) endings: Rc<Endings>,
 }
 
-/// What became of a stream that was asked to go on.
+/// The result of polling a stream.
 pub(crate) enum Step {
     /// It waits.
     Wait(Stream),
     /// It waits, and has sent something.
     Sent(Stream),
-    /// This is the answer; the request's content may still be coming.
+    /// The response is ready; the request's content may still be arriving.
     Answer(SendResponse<SendBody>, Box<Response>, Exchange, Option<Box<Intake>>),
-    /// Its content is larger than allowed.
+    /// Its content exceeds the limit.
     TooLarge(SendResponse<SendBody>, Exchange, RecvStream),
-    /// It ended before it was answered: the client has reset it, or the connection has failed.
+    /// It ended before its response: the client reset it, or the connection failed.
     Cut(Exchange),
-    /// An answer that came bit by bit has ended.
+    /// A streamed response has ended.
     Ended(Box<Streaming>, Ended),
-    /// It is over, or the protocol machine has the rest.
+    /// It is finished, or the protocol machine has the rest.
     Over,
 }
 
@@ -147,7 +147,7 @@ impl Awaiting {
         if let Some(interims) = &self.interims {
             while let Poll::Ready(interim) = interims.poll_next(context) {
                 if let Some(head) = interim_head_of(&interim) {
-                    // It fails when the stream is gone, which the next look at it says.
+                    // Fails if the stream is gone, which the next poll of it reports.
                     sent |= self.respond.send_informational(head).is_ok();
                 }
             }
@@ -161,7 +161,7 @@ impl Awaiting {
 }
 
 impl Sending {
-    /// Reads and hands over as much as the client's windows and the bound on what is read ahead allow.
+    /// Reads and hands over as much as the client's windows and the read-ahead limit permit.
     fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> Step {
         let before = self.remaining_bytes;
         loop {
@@ -199,18 +199,18 @@ impl Sending {
         }
     }
 
-    /// It ends before it is sent.
+    /// Ends it before it was sent.
     pub(crate) fn end(&mut self, ended: Ended) -> Step {
         self.endings.add(std::mem::take(&mut self.staged), ended);
         Step::Over
     }
 
-    /// The next piece, of up to `bytes_max`.
+    /// The next piece, at most `bytes_max` bytes.
     fn read(&mut self, bytes_max: usize) -> Result<SendBody, CloseReason> {
         while self.segments.front().is_some_and(Segment::is_empty) {
             self.segments.pop_front();
         }
-        // There are as many bytes as the segments said.
+        // The segments hold as many bytes as declared.
         let Some(segment) = self.segments.front_mut() else { return Err(CloseReason::FileChanged) };
         let piece = read_segment(segment, bytes_max, &self.endings)?;
         self.remaining_bytes -= piece.len() as u64;
@@ -218,7 +218,7 @@ impl Sending {
     }
 }
 
-/// The next piece of `segment`, of up to `bytes_max`.
+/// The next piece of `segment`, at most `bytes_max` bytes.
 pub(super) fn read_segment(
     segment: &mut Segment,
     bytes_max: usize,

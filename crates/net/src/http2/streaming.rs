@@ -1,4 +1,4 @@
-//! An answer whose content comes bit by bit.
+//! Streamed responses.
 
 use super::body::{Ended, Endings, SendBody};
 use super::intake::{Intake, Patience};
@@ -16,42 +16,42 @@ use std::task::{Context, Poll};
 /// One frame.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Frames made before other streams have their turn.
+/// Frames created before other streams have their turn.
 const FRAMES_MAX: u32 = 64;
 
-/// An answer under way.
+/// A streamed response in progress.
 pub(crate) struct Streaming {
     stream: SendStream<SendBody>,
-    /// `None` when it has given all.
+    /// `None` after the source has ended.
     source: Option<Source>,
-    /// What of its last piece is not with the protocol machine.
+    /// The part of its last piece that the protocol machine does not have yet.
     segment: Option<Segment>,
-    /// The trailers that its source ended with, which follow the segment.
+    /// The trailers of the ended source, which follow the segment.
     trailers: Option<Rc<[u8]>>,
-    /// Bytes that must yet come, when the head says how many there are.
+    /// Bytes still to come, if the head declares a length.
     remaining_bytes: Option<u64>,
-    /// Bytes with the protocol machine.
+    /// Bytes queued in the protocol machine.
     queued_bytes: u64,
-    /// Bytes that went out.
+    /// Bytes sent.
     sent_bytes: Rc<Cell<u64>>,
-    /// It waits for the client to read, not for its source.
+    /// Blocked by the client, not by its source.
     blocked: bool,
-    /// The protocol machine has the end.
+    /// The protocol machine has the end of the stream.
     finished: bool,
     pub(super) exchange: Exchange,
     outlined: Outlined,
     endings: Rc<Endings>,
-    /// The request's content may still be coming.
+    /// The request's content, which may still be arriving.
     intake: Option<Box<Intake>>,
 }
 
-/// What is to become of a stream that goes on.
+/// The next action of a stream.
 enum Move {
-    /// Something was given to the protocol machine.
+    /// Data was handed to the protocol machine.
     Sent,
-    /// It waits.
+    /// Wait.
     Wait,
-    /// It is over.
+    /// Finished.
     End(Ended),
 }
 
@@ -81,17 +81,17 @@ impl Streaming {
         }
     }
 
-    /// Whether it waits for the client to read.
+    /// Returns whether it waits for the client to read.
     pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked || self.finished
     }
 
-    /// The request's content, when more of it may be coming.
+    /// The request's content, if more of it may arrive.
     pub(crate) fn take_rest(&mut self) -> Option<RecvStream> {
         self.intake.take().map(|intake| intake.into_rest())
     }
 
-    /// What the log says of it.
+    /// Its logged data.
     pub(crate) fn answer(&self) -> Answer<'_> {
         self.outlined.answer(self.sent_bytes.get(), self.exchange.started_ns)
     }
@@ -108,7 +108,7 @@ impl Streaming {
             } else if self.segment.is_some() {
                 self.send_segment(context)
             } else if self.sent_bytes.get() < self.queued_bytes {
-                // What the client does not read is held once: the next piece is asked for when the last one has left.
+                // At most one piece is buffered: the next is polled only when the last has left.
                 self.blocked = true;
                 if self.stream.poll_reset(context).is_ready() { Move::End(Ended::Cut) } else { Move::Wait }
             } else {
@@ -120,7 +120,7 @@ impl Streaming {
                 Move::Wait => return Step::Wait(Stream::Streaming(self)),
                 Move::End(ended) => {
                     if let Ended::Failed(_) = ended {
-                        // What the client has must not look whole (RFC 9113 §8.1).
+                        // The client must not mistake the partial content for the whole (RFC 9113 §8.1).
                         self.stream.send_reset(Reason::INTERNAL_ERROR);
                     }
                     return Step::Ended(self, ended);
@@ -131,7 +131,7 @@ impl Streaming {
         Step::Sent(Stream::Streaming(self))
     }
 
-    /// Asks the source for a piece.
+    /// Polls the source for a piece.
     fn ask(&mut self, context: &mut Context<'_>) -> Move {
         let Some(source) = &self.source else { return self.end() };
         match source.poll_piece(context) {
@@ -142,7 +142,7 @@ impl Streaming {
                     };
                     *remaining = rest;
                     if rest == 0 {
-                        // The last frame says so: is there really no more?
+                        // The last frame carries END_STREAM: check whether more follows.
                         match source.poll_piece(context) {
                             Poll::Ready(Piece::Segment(_)) => {
                                 return Move::End(Ended::Failed(CloseReason::LengthBroken));
@@ -152,7 +152,7 @@ impl Streaming {
                                 self.source = None;
                                 self.trailers = trailers;
                             }
-                            // Trailers may follow: the stream ends when the source does.
+                            // Trailers may follow: the stream ends with the source.
                             Poll::Pending => {}
                         }
                     }
@@ -170,7 +170,7 @@ impl Streaming {
         }
     }
 
-    /// Gives the protocol machine as much as the client's windows allow.
+    /// Hands over as much as the client's windows permit.
     fn send_segment(&mut self, context: &mut Context<'_>) -> Move {
         let Some(segment) = self.segment.as_mut() else { return Move::Wait };
         let wanted = usize::try_from(segment.len()).unwrap_or(usize::MAX).min(PIECE_BYTES);
@@ -200,7 +200,7 @@ impl Streaming {
         if self.stream.send_data(piece, last).is_err() { Move::End(Ended::Cut) } else { Move::Sent }
     }
 
-    /// The source has no more.
+    /// Handles the end of the source.
     fn end(&mut self) -> Move {
         if self.remaining_bytes.is_some_and(|remaining| remaining > 0) {
             return Move::End(Ended::Failed(CloseReason::LengthBroken));
@@ -215,7 +215,7 @@ impl Streaming {
         if sent.is_err() { Move::End(Ended::Cut) } else { Move::Sent }
     }
 
-    /// All is with the protocol machine; how it ended is known when it has gone out.
+    /// Waits until everything handed over was sent.
     fn await_end(&mut self, context: &mut Context<'_>) -> Move {
         if self.sent_bytes.get() >= self.queued_bytes {
             return Move::End(Ended::Sent);

@@ -1,7 +1,7 @@
-//! One connection of HTTP/2: its turns, its deadlines and its end.
+//! One HTTP/2 connection: its turns, its deadlines and its end.
 //!
-//! A turn lets the protocol machine read, answers every request that is there, lets responses under way go on, and
-//! writes all of it in one call.
+//! A turn lets the protocol machine read, responds to every received request, polls responses in progress, and writes
+//! all output in one call.
 
 use super::answers::Rest;
 use super::body::{Ended, Endings, SendBody};
@@ -30,36 +30,36 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::task::spawn_local;
 
-/// Bytes read and thrown away from a client that has been told that the connection ends.
+/// Bytes read and discarded after GOAWAY.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// GOAWAY with PROTOCOL_ERROR for a client that sent no preface: the protocol machine sends none then.
+/// GOAWAY with PROTOCOL_ERROR for a client without a preface: the protocol machine sends none in that case.
 const GOAWAY_NO_PREFACE: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// What a log says of a response whose stream the client has reset.
+/// The logged ending of a response whose stream the client has reset.
 pub(super) const STREAM_RESET: &str = "stream_reset";
 
 pub(super) enum State {
-    /// The preface has not come.
+    /// Waiting for the preface.
     Preface(Box<Handshake<Io, SendBody>>),
-    /// Streams come and go.
+    /// Streams are processed.
     Open(Box<Connection<Io, SendBody>>),
-    /// What was gathered last goes out.
+    /// The last output is being sent.
     Closing,
-    /// Our side is closed, and what the client still sends is thrown away: a reset would destroy the GOAWAY.
+    /// The sending side is closed, and received bytes are discarded: a reset would destroy the GOAWAY.
     Lingering,
 }
 
-/// For how long at least a request that was answered early is not reset, in milliseconds: longer than a client needs to
-/// take the response out of its socket. A guess.
+/// Minimum delay of the reset after an early response, in milliseconds: longer than a client needs to read the
+/// response from its socket. A guess.
 const LINGERING_MS: u64 = 500;
 
-/// Requests for which that is done at once: what clients send of so many streams leaves room in the connection's window.
+/// Lingering requests at once: this many streams leave room in the connection's window.
 const LINGERING_MAX: usize = 3;
 
-/// A request that is answered while its content may still be coming.
+/// A request with a complete response whose content may still be arriving.
 pub(super) struct Lingering {
-    /// Dropped, it has the protocol machine reset the stream with NO_ERROR (RFC 9113 §8.1).
+    /// Dropping it makes the protocol machine reset the stream with NO_ERROR (RFC 9113 §8.1).
     _content: RecvStream,
     pub(super) until_ms: u64,
 }
@@ -71,34 +71,34 @@ pub(crate) struct Http2Task<H: Handler> {
     pub(super) link: Rc<RefCell<Link>>,
     pub(super) state: State,
     pub(super) streams: Vec<Stream>,
-    /// How many of them the worker has counted.
+    /// Streams counted in the worker.
     streams_counted: usize,
     pub(super) endings: Rc<Endings>,
-    /// `None` until the preface has come.
+    /// `None` until the preface has arrived.
     pub(super) windows: Option<Rc<ConnectionWindows>>,
-    /// Requests that are answered and whose content may still be coming, the oldest first.
+    /// Requests with complete responses whose content may still be arriving, oldest first.
     pub(super) lingering: Vec<Lingering>,
-    /// Why the connection ends, once that is known.
+    /// Why the connection closes, once decided.
     pub(super) closing: Option<CloseReason>,
-    /// The client has been told to open no more streams.
+    /// A GOAWAY has been sent: the client may open no more streams.
     pub(super) draining: bool,
     pub(super) lingered_bytes: usize,
     pub(super) slot: Option<SlotId>,
-    /// The deadline that stands in the worker's table.
+    /// The deadline in the worker's table.
     pub(super) armed_ms: u64,
-    /// Since when the state at hand lasts: no preface, no stream, lingering.
+    /// Start of the current state: no preface, no stream, lingering.
     pub(super) since_ms: u64,
-    /// Since when fields have been coming; `u64::MAX` when none are.
+    /// When the current fields started to arrive; `u64::MAX` if none are arriving.
     pub(super) fields_since_ms: u64,
-    /// When the client last took something of a response, and how much it had taken by then.
+    /// When the client last took bytes of a response, and how many in total by then.
     pub(super) taken_ms: u64,
     pub(super) taken_bytes: u64,
-    /// What the kernel held when the write timeout last passed.
+    /// Unacknowledged bytes when the write timeout last passed.
     pub(super) unacknowledged_bytes: Option<u32>,
 }
 
 impl<H: Handler> Http2Task<H> {
-    /// Goes on with HTTP/2 on `socket`, where `connection` has come to know that the client speaks it.
+    /// Continues with HTTP/2 on `socket` after `connection` detected it.
     pub(crate) fn spawn(worker: &Rc<Worker<H>>, socket: Registered, connection: &mut ServerConnection) {
         let (tls, received) = connection.take_over();
         let link = Rc::new(RefCell::new(Link::new(socket, tls, received)));
@@ -131,7 +131,7 @@ impl<H: Handler> Http2Task<H> {
         spawn_local(Box::pin(task));
     }
 
-    /// Lets everything go on as far as it can. Ready when the connection is over.
+    /// Advances everything as far as possible. Ready when the connection is finished.
     fn go_on(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             match &mut self.state {
@@ -160,7 +160,7 @@ impl<H: Handler> Http2Task<H> {
                         && let Some(windows) = adapting.poll(self.streams.len(), context)
                     {
                         connection.set_target_window_size(windows.connection);
-                        // It fails until the settings before these are acknowledged.
+                        // Fails until the previous settings are acknowledged.
                         if connection.set_initial_window_size(windows.stream).is_ok() {
                             adapting.handle_told(windows);
                         }
@@ -225,18 +225,18 @@ impl<H: Handler> Http2Task<H> {
         self.worker.clock.latest().monotonic_ms
     }
 
-    /// No stream goes on; the last bytes go out.
+    /// Stops all streams and sends the last output.
     fn begin_closing(&mut self, reason: CloseReason) {
         self.closing.get_or_insert(reason);
         self.state = State::Closing;
         self.since_ms = self.now_ms();
-        // The protocol machine is gone, and with it what it had not sent.
+        // The protocol machine is gone, including its unsent data.
         self.cut_streams();
     }
 
-    /// Keeps the rest of a request's content for a while after its response: the reset that ends the stream then comes
-    /// in a packet of its own. A client that gets both at once may take the reset for the response's end, as libcurl
-    /// 7.88 does.
+    /// Retains the rest of a request's content for a while after its response, so that the reset that ends the stream
+    /// comes in a separate packet. A client that receives both at once may mistake the reset for the response's end,
+    /// as libcurl 7.88 does.
     pub(super) fn linger(&mut self, content: RecvStream) {
         if content.is_end_stream() {
             return;
@@ -254,13 +254,13 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Lets go of requests that were answered long enough ago: the protocol machine resets their streams.
+    /// Drops requests whose response is old enough: the protocol machine resets their streams.
     pub(super) fn let_go(&mut self) {
         let now_ms = self.now_ms();
         self.lingering.retain(|lingering| lingering.until_ms > now_ms);
     }
 
-    /// An answer that came bit by bit is over.
+    /// Finishes a streamed response.
     pub(super) fn end_streaming(&mut self, mut streaming: Box<Streaming>, ended: Ended) {
         self.log_ended(&streaming, ended);
         if ended == Ended::Sent {
@@ -299,7 +299,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Lets streams that are under way go on. Returns whether the protocol machine has got something of them.
+    /// Polls streams in progress. Returns whether the protocol machine received data from them.
     fn go_on_streams(&mut self, context: &mut Context<'_>) -> bool {
         let mut moved = false;
         let mut index = 0;
@@ -334,14 +334,14 @@ impl<H: Handler> Http2Task<H> {
         moved
     }
 
-    /// Puts a stream where it was taken from.
+    /// Puts a stream back at its index.
     fn put_back(&mut self, index: usize, stream: Stream) {
         self.streams.push(stream);
         let last = self.streams.len() - 1;
         self.streams.swap(index, last);
     }
 
-    /// Logs a request that gets no response: the client has reset its stream, or the connection closes.
+    /// Logs a request without response: the client reset its stream, or the connection closes.
     fn log_unanswered(&self, exchange: &Exchange) {
         let outcome = self.closing.map_or(CLIENT_CLOSED, CloseReason::unanswered_outcome);
         let answer = || Answer::refused(0, 0, outcome, 0, exchange.started_ns).with_source(&exchange.source);
@@ -352,7 +352,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// An answer that came bit by bit has ended.
+    /// Logs the end of a streamed response.
     pub(super) fn log_ended(&self, streaming: &Streaming, ended: Ended) {
         self.worker.stage_described(streaming.exchange.description.as_ref(), || streaming.answer());
         if ended != Ended::Sent {
@@ -361,7 +361,7 @@ impl<H: Handler> Http2Task<H> {
         self.worker.commit(self.name_of(ended));
     }
 
-    /// What a log says of a response that has ended so.
+    /// The logged name of an ending.
     fn name_of(&self, ended: Ended) -> &'static str {
         match ended {
             Ended::Sent => "sent",
@@ -370,7 +370,7 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Log lines of responses that ended in this turn.
+    /// Commits log lines of responses that ended in this turn.
     fn commit_ended(&mut self) {
         for rest in self.endings.take_rests() {
             self.linger(rest);
@@ -409,19 +409,19 @@ impl<H: Handler> Http2Task<H> {
         over
     }
 
-    /// Tells the worker how many streams are under way.
+    /// Reports the number of streams in progress to the worker.
     fn count_streams(&mut self, count: usize) {
         let streams = &self.worker.streams;
         streams.set((streams.get() + count).saturating_sub(self.streams_counted));
         self.streams_counted = count;
     }
 
-    /// The connection is over.
+    /// Handles the end of the connection.
     fn handle_close(&mut self) {
         let reason = *self.closing.get_or_insert(CloseReason::ClientClosed);
         self.cut_streams();
         drop(self.endings.take_rests());
-        // Its unsent responses go with it.
+        // Unsent responses are dropped with it.
         self.state = State::Closing;
         self.commit_ended();
         let (received, sent) = self.link.borrow_mut().take_counts();

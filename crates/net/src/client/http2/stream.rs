@@ -1,4 +1,4 @@
-//! One request of HTTP/2 from its sending to the end of its answer.
+//! One HTTP/2 request, from sending to the end of its response.
 
 use crate::client::content::{Digesting, check};
 use crate::client::worker::Shared;
@@ -11,13 +11,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// One request while it is under way.
+/// One request in progress.
 pub(super) struct Stream {
     pub(super) nth: u32,
     pub(super) request: u32,
     pub(super) sent_ns: u64,
     pub(super) sent_bytes: u64,
-    /// Content that the server's window has not let through.
+    /// Content that exceeds the server's window.
     pub(super) sending: Option<(SendStream<Bytes>, Bytes)>,
     pub(super) response: Option<ResponseFuture>,
     pub(super) body: Option<RecvStream>,
@@ -54,7 +54,7 @@ impl Stream {
         let Some(body) = &mut self.body else { return Poll::Ready(Err(Failure::ClosedEarly)) };
         while let Some(piece) = ready!(body.poll_data(context)) {
             let piece = piece?;
-            // This fails only on more than was received.
+            // Fails only if more is released than was received.
             let _ = body.flow_control().release_capacity(piece.len());
             self.body_bytes += piece.len() as u64;
             if let Some(digesting) = &mut self.digesting {
@@ -65,7 +65,7 @@ impl Stream {
         Poll::Ready(check(prepared, self.status, self.body_bytes, self.digesting.take()))
     }
 
-    /// Sends content as far as the server's window lets it through.
+    /// Sends content as far as the server's window permits.
     fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
         while let Some((stream, content)) = &mut self.sending {
             stream.reserve_capacity(content.len());
@@ -73,7 +73,7 @@ impl Stream {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Some(Ok(room))) => room.min(content.len()),
                 Poll::Ready(Some(Err(error))) => return Err(error.into()),
-                // The server wants no more of it; its answer says why.
+                // The server stopped reading it; its response has the reason.
                 Poll::Ready(None) => {
                     self.sending = None;
                     return Ok(());
@@ -90,7 +90,7 @@ impl Stream {
     }
 }
 
-/// Length of a head as HTTP/1 would write it: what it takes compressed, the library does not tell.
+/// Length of a head in HTTP/1 form, as the library does not report the compressed size.
 fn head_bytes(fields: &http::HeaderMap) -> u64 {
     let lines: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     lines as u64 + "HTTP/2 200\r\n\r\n".len() as u64
