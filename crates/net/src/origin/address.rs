@@ -1,14 +1,14 @@
-//! Where an origin is.
+//! Addresses of origins.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An origin: what connections to it have in common.
+/// The address of an origin, common to all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginAddress {
-    /// Whether it speaks https.
+    /// True for https.
     pub secure: bool,
-    /// A host name or an address, without brackets.
+    /// A host name or an IP address, without brackets.
     pub host: Box<str>,
     /// The port.
     pub port: u16,
@@ -21,12 +21,12 @@ impl OriginAddress {
         Self { secure, host: host.into(), port }
     }
 
-    /// The address, when the host is one: then nothing need be looked up.
+    /// The IP address, if the host is one: no name resolution is needed then.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// What stands in a Host field: the port is left out when the scheme implies it (RFC 9110 §7.2).
+    /// The value of a Host field; the scheme's default port is left out (RFC 9110 §7.2).
     pub fn authority(&self) -> String {
         let implied = if self.secure { 443 } else { 80 };
         let host =

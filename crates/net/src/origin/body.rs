@@ -1,4 +1,4 @@
-//! The body of an answer, piece by piece.
+//! The body of a response, piece by piece.
 
 use super::failure::ExchangeFailure;
 use super::http2::Http2Body;
@@ -8,18 +8,18 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What a body has next.
+/// The next event of a body.
 #[derive(Clone, Debug)]
 pub enum IncomingPiece {
     /// More content, never empty.
     Bytes(SharedBytes),
-    /// The body is whole. The trailer field lines that came with it, each `Name: value` and CR LF, when there were any.
+    /// The body is complete. Its trailer field lines, each `Name: value` and CR LF, if there were any.
     End(Option<Rc<[u8]>>),
-    /// It will never be whole.
+    /// The body will stay incomplete.
     Failed(ExchangeFailure),
 }
 
-/// The body of an answer. Dropped before its end it closes the connection, or resets the stream.
+/// The body of a response. Dropping it before its end closes the connection, or resets the stream.
 #[derive(Debug)]
 pub struct IncomingBody(State);
 
@@ -50,8 +50,8 @@ impl IncomingBody {
         Self(State::Http2(Box::new(body)))
     }
 
-    /// The next piece. After [`IncomingPiece::End`] or [`IncomingPiece::Failed`] the same again. While it is not asked
-    /// for, the origin is held back, and no timeout runs.
+    /// The next piece. After [`IncomingPiece::End`] or [`IncomingPiece::Failed`] it repeats. While it is not polled,
+    /// the origin is slowed down, and no timeout runs.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         let piece = match &mut self.0 {
             State::Whole { content, trailers } => {
@@ -80,8 +80,7 @@ impl IncomingBody {
         poll_fn(|context| self.poll_piece(context)).await
     }
 
-    /// The whole content and its trailers, when all of it was here with the head and it has not been asked for piece by
-    /// piece.
+    /// The whole content and its trailers, if all of it arrived with the head and no piece was taken.
     pub fn whole(&self) -> Option<(&SharedBytes, Option<&Rc<[u8]>>)> {
         match &self.0 {
             State::Whole { content, trailers } => Some((content, trailers.as_ref())),
@@ -89,7 +88,7 @@ impl IncomingBody {
         }
     }
 
-    /// Whether the end has been reached, or there is nothing to be had.
+    /// Returns whether the end was reached, or the body failed.
     pub fn is_ended(&self) -> bool {
         match &self.0 {
             State::Whole { content, trailers } => content.is_empty() && trailers.is_none(),

@@ -1,4 +1,4 @@
-//! An exchange from beginning to end, and when it is tried again.
+//! A complete exchange, and its retries.
 
 use super::address::OriginAddress;
 use super::connect::connect;
@@ -25,29 +25,30 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// One receive takes so much at the most. Shared by all connections of the client: one that waits owns no buffer.
+/// Upper bound of one receive, in bytes. The buffer is shared by all connections of the client: a waiting connection
+/// owns none.
 const INPUT_BYTES: usize = PIECE_BYTES_MAX;
 
-/// What the windows of all HTTP/2 connections of one client may grow by, in bytes. Enough for one stream of 16 MiB
-/// beside slow readers; what is beyond it waits for a window as it begins.
+/// Upper bound of the window growth of all HTTP/2 connections of one client, in bytes. Enough for one stream of 16
+/// MiB beside slow readers; further streams keep their initial window.
 const WINDOW_GROWTH_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
-/// What all exchanges of one client share.
+/// State shared by all exchanges of one client.
 pub(super) struct Shared {
     pub(super) settings: OriginSettings,
     pub(super) limits: Limits,
     pub(super) tls: Option<Arc<OriginTls>>,
     pub(super) counts: Arc<OriginCounts>,
     pub(super) waits: Rc<Waits>,
-    /// What windows of HTTP/2 may grow by.
+    /// The budget for HTTP/2 window growth.
     pub(super) windows: Rc<WindowBudget>,
     pub(super) input: RefCell<Box<[u8]>>,
-    /// Counts what was received and not sent on.
+    /// Counts bytes that were received and not forwarded yet.
     pub(super) budget: Arc<Budget>,
-    /// Room for the next request's head.
+    /// A buffer for the next request's head.
     pub(super) spare: RefCell<Vec<u8>>,
     origins: RefCell<HashMap<OriginAddress, Rc<OriginPool>>>,
-    /// The pool that was asked for last.
+    /// The pool that was used last.
     latest: RefCell<Option<Rc<OriginPool>>>,
     sweeps: Cell<bool>,
 }
@@ -58,16 +59,16 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What is smaller than this when received is not counted, in bytes.
+/// Size below which a received piece is not counted, in bytes.
 const COUNTED_BYTES_MIN: usize = 4 * 1024;
 
 impl Shared {
-    /// How much may be received at once, in bytes.
+    /// Upper bound of one receive, in bytes.
     pub(super) fn receive_bytes_max(&self) -> usize {
         self.budget.piece_bytes_max().min(INPUT_BYTES)
     }
 
-    /// A copy of what was received.
+    /// A copy of received bytes.
     pub(super) fn copy(&self, bytes: &[u8]) -> SharedBytes {
         if bytes.len() < COUNTED_BYTES_MIN { bytes.into() } else { SharedBytes::counted(bytes.to_vec(), &self.budget) }
     }
@@ -75,23 +76,23 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // The sweep finds that nothing is left to look at.
+        // The sweep finds that nothing is left to check.
         self.waits.wake_sweep();
     }
 }
 
-/// A worker's connections to origins. Clones share them.
+/// A worker's client of origins. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct OriginClient(Rc<Shared>);
 
 impl OriginClient {
-    /// A client without connections. Where it is made does not matter; it is used within one worker's runtime. `tls`
-    /// is needed for origins of https.
+    /// A client without connections. It may be created anywhere, and is used within one worker's runtime. `tls` is
+    /// required for https origins.
     pub fn new(settings: OriginSettings, tls: Option<Arc<OriginTls>>, counts: Arc<OriginCounts>) -> Self {
         Self::within_budget(settings, tls, counts, Arc::default())
     }
 
-    /// The same; what is received counts among the pieces of `budget`, and is received in small ones once memory is
+    /// As [`Self::new`]; received bytes count among the pieces of `budget`, and receives are small while memory is
     /// short.
     pub fn within_budget(
         settings: OriginSettings,
@@ -115,12 +116,12 @@ impl OriginClient {
         }))
     }
 
-    /// Sends `request` to `origin` and returns when the head of its final answer is here. `interims` is told of every
-    /// interim answer but 100 and 101: its status and its field lines.
+    /// Sends `request` to `origin` and returns when the head of its final response has arrived. `interims` is called
+    /// with the status and the field lines of every interim response except 100 and 101.
     ///
-    /// A request that met a connection which the origin had just closed is sent again at once, on a fresh one, when it
-    /// may be. Any other failure is the caller's to decide on: the request can be sent again, to this origin or
-    /// another, as far as [`ExchangeFailure::repeat`] and its content allow.
+    /// If the request met a connection that the origin had just closed, it is sent again immediately on a new one, if
+    /// permitted. The caller decides about any other failure: the request can be sent again, to this origin or
+    /// another, as far as [`ExchangeFailure::repeat`] and its content permit.
     ///
     /// Dropping the future closes the connection. A request whose content is [`OutgoingContent::Taken`] is not sent.
     pub async fn exchange(
@@ -132,8 +133,8 @@ impl OriginClient {
         self.exchange_by(origin, request, interims, true).await
     }
 
-    /// The same on a fresh connection, for a request that [`send_kept`](Self::send_kept) has sent in vain: what meets the end
-    /// of one kept connection may meet that of the next.
+    /// As [`exchange`](Self::exchange), on a new connection, for a request that [`send_kept`](Self::send_kept) sent
+    /// in vain: if one idle connection was closed, the next may be, too.
     pub async fn exchange_afresh(
         &self,
         origin: &OriginAddress,
@@ -152,7 +153,7 @@ impl OriginClient {
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
         if request.content.is_taken() {
-            // Without its content it would be another request.
+            // Without its content it would be a different request.
             return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
         }
         self.begin_sweep();
@@ -164,8 +165,8 @@ impl OriginClient {
         answered
     }
 
-    /// Sends `request`, which has no content and asks for no upgrade, to `origin` at once, on a connection that is kept.
-    /// `None` when there is none: then [`exchange`](Self::exchange) connects.
+    /// Sends `request`, which has no content and requests no upgrade, to `origin` immediately on an idle connection.
+    /// `None` if there is none; use [`exchange`](Self::exchange) then, which connects.
     pub fn send_kept(&self, origin: &OriginAddress, request: &mut OutgoingRequest<'_>) -> Option<KeptExchange> {
         let shared = &self.0;
         let is_bare = matches!(request.content, OutgoingContent::None) && request.upgrade.is_none();
@@ -176,7 +177,7 @@ impl OriginClient {
         let transport = pool.check_out(shared)?;
         self.begin_sweep();
         let mut exchange = http1::Exchange::new(shared, &pool, transport, true, request);
-        // What the socket does not take now is sent when the exchange is polled.
+        // The rest is sent when the exchange is polled.
         if exchange.poll_upload(&mut Context::from_waker(Waker::noop())).is_err() {
             // Nothing was sent.
             shared.counts.repeats.add(1);
@@ -185,9 +186,9 @@ impl OriginClient {
         Some(KeptExchange { exchange, is_idempotent: request.is_idempotent() })
     }
 
-    /// What `future` gives, or `None` when that takes longer than `timeout_ms`. A worker's runtime has no timers of
-    /// tokio's, whose own timeouts panic there; this one is late by up to a tenth of the shortest timeout of the settings,
-    /// and by 100 ms at the most.
+    /// The result of `future`, or `None` after `timeout_ms`. A worker's runtime has no tokio timers, so tokio's own
+    /// timeouts panic there; this one is late by up to a tenth of the shortest timeout of the settings, and by at
+    /// most 100 ms.
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.begin_sweep();
         let mut patience = Patience::new(&self.0.waits);
@@ -195,18 +196,18 @@ impl OriginClient {
         patience.bound(future).await
     }
 
-    /// Waits for `milliseconds`, as exactly as [`within`](Self::within).
+    /// Waits for `milliseconds`, with the precision of [`within`](Self::within).
     pub async fn pause(&self, milliseconds: u64) {
         self.within(milliseconds, std::future::pending::<()>()).await;
     }
 
-    /// A wait by the clock of [`within`](Self::within), which has not begun.
+    /// A timeout with the precision of [`within`](Self::within), not started yet.
     pub(crate) fn patience(&self) -> Patience {
         self.begin_sweep();
         Patience::new(&self.0.waits)
     }
 
-    /// A fresh connection to `address`, without TLS, for another protocol than HTTP.
+    /// A new connection to `address`, without TLS, for a protocol other than HTTP.
     pub(crate) async fn connect_plain(&self, address: &OriginAddress) -> Result<Socket, OriginFailure> {
         self.begin_sweep();
         let pool = self.pool(address);
@@ -216,12 +217,12 @@ impl OriginClient {
         }
     }
 
-    /// Connections to `origin` that are kept without use now; none of HTTP/2.
+    /// Number of idle HTTP/1.1 connections to `origin`.
     pub fn idle_connections(&self, origin: &OriginAddress) -> usize {
         self.0.origins.borrow().get(origin).map_or(0, |pool| pool.idle_count())
     }
 
-    /// Closes what is kept without use.
+    /// Closes the idle connections.
     pub fn close_idle(&self) {
         for pool in self.0.origins.borrow().values() {
             pool.close_idle();
@@ -229,7 +230,7 @@ impl OriginClient {
         }
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counts(&self) -> &Arc<OriginCounts> {
         &self.0.counts
     }
@@ -262,29 +263,29 @@ impl OriginClient {
     }
 }
 
-/// An exchange on a connection that had served others before, of a request without content.
+/// An exchange of a request without content on a reused connection.
 pub struct KeptExchange {
     exchange: http1::Exchange,
     is_idempotent: bool,
 }
 
-/// What an exchange on a kept connection comes to.
+/// The result of an exchange on a reused connection.
 #[derive(Debug)]
 pub enum KeptAnswer<T> {
-    /// What was made of the answer, which came whole.
+    /// The value that `look` returned for a complete response.
     Taken(T),
-    /// Any other answer, as [`OriginClient::exchange`] gives it.
+    /// Any other response, as from [`OriginClient::exchange`].
     Incoming(Incoming),
-    /// The origin had closed the connection, and the request may be sent again at once.
+    /// The origin had closed the connection, and the request may be sent again immediately.
     Again,
     /// The exchange failed.
     Failed(ExchangeFailure),
 }
 
 impl KeptExchange {
-    /// Goes on. `interims` as with [`OriginClient::exchange`]. `look` is shown an answer that has come whole with its head
-    /// and is neither 101 nor 408; it may make something of it where it stands, or leave it. Dropping the exchange closes
-    /// the connection. Not to be polled again when it was ready.
+    /// Advances the exchange. `interims` is as for [`OriginClient::exchange`]. `look` is called with a response that
+    /// arrived completely with its head and is neither 101 nor 408; it may consume it in place, or return `None`.
+    /// Dropping the exchange closes the connection. Must not be polled again after it was ready.
     pub fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -322,13 +323,14 @@ async fn exchange(
     by_kept: bool,
 ) -> Result<Incoming, ExchangeFailure> {
     if shared.settings.http2 && request.upgrade.is_none() {
-        // An origin that does not speak it is asked by HTTP/1.1.
-        // What is rare is not in the future of every request: it lives in a box of its own.
+        // An origin without HTTP/2 receives HTTP/1.1. The rare case is boxed, so that it does not enlarge the future
+        // of every request.
         if let Some(incoming) = Box::pin(http2::exchange(shared, pool, request, interims)).await? {
             return Ok(incoming);
         }
     }
-    // Only what streams from a client, or must not be sent twice, is worth a system call more.
+    // Only content streamed from a client, or a request that must not be repeated, is worth the additional system
+    // call.
     if by_kept && let Some(transport) = pool.check_out(shared) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
@@ -339,12 +341,12 @@ async fn exchange(
     Box::pin(http1::exchange(shared, pool, connected.transport, false, request, interims)).await
 }
 
-/// Whether a request that met a connection which the origin was about to close may be sent again at once.
+/// Returns whether a request that met a connection which the origin was closing may be sent again immediately.
 pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
     may_repeat_bare(failure, request.is_idempotent()) && !request.content.is_taken()
 }
 
-/// The same of a request without content.
+/// As [`may_repeat`], for a request without content.
 fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
     use OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
@@ -356,10 +358,10 @@ fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
     ended && may
 }
 
-/// Looks through deadlines and idle connections while there are any.
+/// Scans deadlines and idle connections while there are any.
 async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
     let Ok(timer) = Timer::new() else {
-        // For want of a descriptor. The next exchange tries again.
+        // No descriptor is left. The next exchange tries again.
         if let Some(shared) = shared.upgrade() {
             shared.sweeps.set(false);
         }
@@ -379,7 +381,7 @@ async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
             continue;
         }
         if timer.tick().await.is_err() {
-            // A timerfd that was made does not fail; should it, exchanges live without deadlines.
+            // An existing timerfd does not fail; if it does, exchanges have no deadlines.
             return;
         }
         let now = now_ms();

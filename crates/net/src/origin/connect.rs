@@ -1,4 +1,4 @@
-//! From addresses to a connection.
+//! Connecting to one of an origin's addresses.
 
 use super::client::Shared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use std::task::ready;
 use tokio_rustls::TlsConnector;
 
-/// A connection just made.
+/// A new connection.
 pub(super) struct Connected {
     pub(super) transport: Transport,
-    /// HTTP/2 was agreed on by ALPN.
+    /// ALPN negotiated HTTP/2.
     pub(super) alpn_http2: bool,
 }
 
-/// Makes a connection to the origin of `pool`, its TLS session included, where HTTP/2 is offered or not.
+/// Connects to the origin of `pool`, including TLS, with or without offering HTTP/2.
 pub(super) async fn connect(
     shared: &Rc<Shared>,
     pool: &Rc<OriginPool>,
@@ -54,7 +54,7 @@ async fn try_connect(
     let mut failure = OriginFailure::Unresolved;
     for tried in 0..addresses.len() {
         let index = (first + tried) % addresses.len();
-        // Each has its share of the time that is left, and the last one all of it.
+        // Each address has an equal share of the remaining time, the last one all of it.
         let share = (addresses.len() - tried) as u64;
         patience.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
         match connect_to(addresses[index], &mut patience).await {
@@ -65,7 +65,8 @@ async fn try_connect(
             }
             Err(why) => failure = why,
         }
-        // For want of a descriptor the others fail as well. Of a local address only those of one family may have none.
+        // Without a descriptor the others fail as well. For a local address, only one address family may be
+        // exhausted.
         if failure == OriginFailure::NoDescriptor {
             break;
         }
@@ -77,7 +78,7 @@ async fn try_connect(
 async fn connect_to(address: SocketAddr, patience: &mut Patience) -> Result<Socket, OriginFailure> {
     let begin = || -> io::Result<(Registered, bool)> {
         let socket = new_socket(&address)?;
-        // The end of a request must not wait for its beginning to be acknowledged.
+        // The end of a request must not wait for an acknowledgement of its beginning.
         sockopt::set_tcp_nodelay(&socket, true)?;
         let stands = match connect_socket(&socket, &address) {
             Ok(()) => true,
@@ -89,7 +90,7 @@ async fn connect_to(address: SocketAddr, patience: &mut Patience) -> Result<Sock
     let (fd, stands) = begin().map_err(|error| name_connect_error(&error))?;
     if !stands {
         let connected = patience.bound(poll_fn(|context| {
-            // The guard keeps readiness as it is: the socket takes bytes once it is connected.
+            // The guard retains readiness: the socket is writable once it is connected.
             ready!(fd.poll_write_ready(context))?.retain_ready();
             std::task::Poll::Ready(sockopt::socket_error(fd.fd())?.map_err(io::Error::from))
         }));

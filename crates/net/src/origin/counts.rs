@@ -1,28 +1,28 @@
-//! What one worker counts of its exchanges with origins.
+//! Counters of one worker's exchanges with origins.
 
 use super::failure::OriginFailure;
 use crate::counters::Counter;
 
-/// Counts of one client of origins. One writer, its worker; anyone may read.
+/// Counters of one client of origins. Only its worker writes them; any thread may read them.
 #[derive(Debug)]
 pub struct OriginCounts {
-    /// Connections opened, TLS handshake included.
+    /// Connections opened, including TLS handshakes.
     pub connections_opened: Counter,
-    /// Exchanges begun on a connection that had served others before.
+    /// Exchanges started on a reused connection.
     pub connections_reused: Counter,
-    /// Connections found closed by the origin while they were kept without use.
+    /// Idle connections found closed by the origin.
     pub connections_stale: Counter,
-    /// Requests sent again at once, on a fresh connection.
+    /// Requests repeated immediately on a new connection.
     pub repeats: Counter,
     /// Final responses whose head was received.
     pub responses: Counter,
-    /// Look-ups of names.
+    /// Name resolutions.
     pub lookups: Counter,
-    /// Bytes sent to origins over HTTP/1.1, TLS apart.
+    /// Bytes sent to origins over HTTP/1.1, without TLS overhead.
     pub bytes_sent: Counter,
-    /// Bytes received from origins over HTTP/1.1, TLS apart.
+    /// Bytes received from origins over HTTP/1.1, without TLS overhead.
     pub bytes_received: Counter,
-    /// Failures told to the caller, in the order of `OriginFailure::ALL`.
+    /// Failures returned to the caller, in the order of `OriginFailure::ALL`.
     pub failures: [Counter; OriginFailure::ALL.len()],
 }
 

@@ -1,5 +1,4 @@
-//! Every way an exchange with an origin fails: one table gives the name, the status that the client gets, whose fault
-//! it was, and the meaning.
+//! All failures of an exchange with an origin: one table with name, status for the client, fault and meaning.
 
 use flatout_http::refusal::Refusal;
 use std::fmt;
@@ -8,10 +7,10 @@ flatout_reason::reasons! {
     /// Why an exchange with an origin failed.
     pub enum OriginFailure {
         name,
-        /// What a client is answered who has had no answer yet: 502 or 504; 400 when the fault is its own, and
-        /// 503 when this process ran out of something.
+        /// Status sent to a client without response so far: 502 or 504; 400 if the client is at fault, and 503 if
+        /// this process ran out of a resource.
         status: u16,
-        /// Whether it tells against the origin: then its health suffers.
+        /// True if the origin is at fault: its health suffers.
         is_origin_fault: bool,
         text,
     }
@@ -50,11 +49,12 @@ flatout_reason::reasons! {
 /// Whether a request may be sent again after it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// Whatever it is: nothing of it reached the origin, or the origin said that it did not look at it.
+    /// Always: nothing of it reached the origin, or the origin reported that it did not process it.
     Always,
-    /// If its method is idempotent (RFC 9110 §9.2.2): the origin may have acted on it, and no byte of an answer came.
+    /// If its method is idempotent (RFC 9110 §9.2.2): the origin may have acted on it, and no byte of a response
+    /// arrived.
     Idempotent,
-    /// Not at all: an answer had begun, or the fault is not the origin's.
+    /// Never: a response had begun, or the origin is not at fault.
     Never,
 }
 
@@ -63,7 +63,7 @@ pub enum Repeat {
 pub struct ExchangeFailure {
     /// Why.
     pub failure: OriginFailure,
-    /// Which rule of HTTP the origin broke, when it did.
+    /// The rule of HTTP that the origin broke, if any.
     pub refusal: Option<Refusal>,
     /// Whether the request may be sent again. If its content was taken meanwhile, it cannot be: see
     /// [`OutgoingContent::is_taken`](super::OutgoingContent::is_taken).
@@ -76,7 +76,7 @@ impl ExchangeFailure {
         Self { failure, refusal: None, repeat }
     }
 
-    /// The head breaks `refusal`'s rule.
+    /// The head breaks the rule of `refusal`.
     pub(super) const fn head(refusal: Refusal) -> Self {
         let failure = match refusal {
             Refusal::HeadTooLarge | Refusal::FieldsTooMany => OriginFailure::HeadTooLarge,
@@ -85,7 +85,7 @@ impl ExchangeFailure {
         Self { failure, refusal: Some(refusal), repeat: Repeat::Never }
     }
 
-    /// The body breaks `refusal`'s rule.
+    /// The body breaks the rule of `refusal`.
     pub(super) const fn body(refusal: Refusal) -> Self {
         Self { failure: OriginFailure::BodyMalformed, refusal: Some(refusal), repeat: Repeat::Never }
     }

@@ -21,21 +21,21 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What is known of an exchange while its answer is awaited.
+/// The state of an exchange while its response is awaited.
 pub(super) struct Exchange {
     pub(super) shared: Rc<Shared>,
     pool: Rc<OriginPool>,
-    /// Always there, until the answer takes it.
+    /// Present until the response takes it.
     transport: Option<Transport>,
     upload: Option<Upload>,
-    /// Bytes sent, when the upload is over.
+    /// Bytes sent, once the upload has ended.
     sent_bytes: u64,
-    /// The origin would take no more. It may have answered all the same.
+    /// The origin stopped reading. It may have responded nevertheless.
     upload_cut: bool,
     patience: Patience,
-    /// What the patience is for.
+    /// The failure to report if the current wait times out.
     waits_for: OriginFailure,
-    /// The beginning of a head. Empty, and never allocated, where heads come in one piece.
+    /// A partial head. Empty, and never allocated, if heads arrive in one piece.
     stash: Vec<u8>,
     interims: u32,
     to_head: bool,
@@ -62,48 +62,48 @@ pub(super) async fn exchange(
     .await
 }
 
-/// A final answer that is here whole, where it was received. Nothing of it is a change of protocol.
+/// A complete final response in the receive buffer. It is never a 101.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAnswer<'a> {
     /// The head.
     pub head: &'a ResponseHead<'a>,
     /// Its field lines, each `Name: value` and CR LF.
     pub lines: &'a [u8],
-    /// The content; nothing where there is none.
+    /// The content; empty if there is none.
     pub content: &'a [u8],
 }
 
-/// What an exchange comes to.
+/// The result of an exchange.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
-    /// What whoever looked at the whole answer has made of it.
+    /// The value that `look` returned for the complete response.
     Taken(T),
     Incoming(Incoming),
 }
 
-/// What was read of heads.
+/// The result of reading heads.
 enum Heads<T> {
     Partial,
     Final(Final),
     Taken(T),
 }
 
-/// What matters of a final head, once its fields are copied.
+/// The relevant parts of a final head, after its fields were copied.
 struct Final {
     status: u16,
     version: Version,
     framing: Framing,
     content_length: Option<u64>,
-    /// How long more of the body may take.
+    /// Timeout for more of the body, in milliseconds.
     piece_timeout_ms: u64,
     persistent: bool,
-    /// The field lines, the empty line and what came behind it.
+    /// The field lines, the empty line and the bytes that follow.
     bytes: SharedBytes,
     section_bytes: usize,
 }
 
 impl Exchange {
-    /// An exchange whose request is yet to be sent.
+    /// An exchange whose request has not been sent.
     pub(super) fn new(
         shared: &Rc<Shared>,
         pool: &Rc<OriginPool>,
@@ -128,8 +128,8 @@ impl Exchange {
         }
     }
 
-    /// Goes on. `look` is shown a final answer that came whole, once; what it makes of it is what the exchange comes to.
-    /// When it makes nothing of it, the answer is given as any other.
+    /// Advances the exchange. `look` is called once with a complete final response; its value is the result of the
+    /// exchange. If it returns `None`, the response is returned as usual.
     pub(super) fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -169,7 +169,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Goes on sending, and sets whom we wait for.
+    /// Continues sending, and sets the deadline accordingly.
     pub(super) fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
         let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return Ok(()) };
         let before = upload.sent_bytes();
@@ -177,7 +177,7 @@ impl Exchange {
         self.sent_bytes = upload.sent_bytes();
         match polled {
             Poll::Pending if upload.wait() == UploadWait::Client => {
-                // How long the client may take is for whoever reads from it to say.
+                // The reader of the client's content bounds the client's time.
                 self.patience.clear();
                 return Ok(());
             }
@@ -194,7 +194,7 @@ impl Exchange {
             Poll::Ready(Err(UploadError::Socket)) if self.sent_bytes == 0 => {
                 return Err(ExchangeFailure::new(OriginFailure::Reset, Repeat::Always));
             }
-            // It may have answered before it ended.
+            // The origin may have responded before it closed.
             Poll::Ready(Err(UploadError::Socket)) => self.upload_cut = true,
             Poll::Ready(Ok(())) => {}
         }
@@ -259,7 +259,7 @@ impl Exchange {
             if self.interims > self.shared.settings.interims_max {
                 return Err(ExchangeFailure::new(OriginFailure::InterimsTooMany, Repeat::Never));
             }
-            // 100 is between neighbours: whoever asked for it has been told by whoever it asked.
+            // 100 is hop-by-hop: the client's server has sent its own.
             if head.status != 100 {
                 interims(head.status, &rest[section_at..head.head_bytes - 2]);
             }
@@ -267,8 +267,7 @@ impl Exchange {
         }
     }
 
-    /// Shows the answer to `look` when it is whole and nothing is unusual about it. When that takes it, the connection
-    /// waits for the next request.
+    /// Calls `look` if the response is complete and ordinary. If it takes the response, the connection is pooled.
     fn look_at<T>(
         &mut self,
         head: &ResponseHead<'_>,
@@ -293,7 +292,7 @@ impl Exchange {
         Some(taken)
     }
 
-    /// The final head is here; the connection goes on with the body, or waits for the next request.
+    /// Handles the final head; the connection continues with the body, or is pooled.
     fn answer(&mut self, head: Final) -> Result<Incoming, ExchangeFailure> {
         let Final { status, version, framing, content_length, piece_timeout_ms, persistent, bytes, section_bytes } =
             head;
@@ -311,20 +310,20 @@ impl Exchange {
             return Ok(incoming);
         }
         if status == 408 && self.reused && !persistent {
-            // It waited too long for a request, and said so as this one was on its way (RFC 9110 §15.5.9).
+            // It waited too long for a request, and reported that while this one was on its way (RFC 9110 §15.5.9).
             return Err(ExchangeFailure::new(OriginFailure::ClosedBeforeHead, Repeat::Idempotent));
         }
         let may_persist = persistent && self.upload.is_none() && !self.upload_cut;
         let body = match decode_whole(framing, &rest, &self.shared.limits) {
             Some(whole) => {
-                // What lies behind the end was not asked for: nothing that follows could be believed.
+                // Bytes after the end were not requested: nothing that follows could be trusted.
                 if may_persist && !whole.has_surplus {
                     self.pool.check_in(&self.shared, transport);
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
             None => match BodyDecoder::of_response(framing, &self.shared.limits) {
-                // `decode_whole` is whole where there is no body.
+                // `decode_whole` returns a value if there is no body.
                 None => IncomingBody::empty(),
                 Some(decoder) => IncomingBody::streaming(Streaming {
                     shared: Rc::clone(&self.shared),
@@ -348,13 +347,13 @@ impl Exchange {
         Ok(incoming)
     }
 
-    /// The connection ended.
+    /// The failure of a closed connection.
     fn cut(&self) -> ExchangeFailure {
         let begun = !self.stash.is_empty() || self.interims > 0;
         self.fail(if begun { OriginFailure::CutHead } else { OriginFailure::ClosedBeforeHead })
     }
 
-    /// Receiving failed. A session of TLS that ends without saying so is no more than an end.
+    /// The failure of a receive. A TLS session closed without close_notify is an ordinary close.
     fn broken(&self, error: &io::Error) -> ExchangeFailure {
         if error.kind() == io::ErrorKind::UnexpectedEof { self.cut() } else { self.fail(OriginFailure::Reset) }
     }
@@ -365,13 +364,12 @@ impl Exchange {
     }
 }
 
-/// Where the field lines of a head begin that was parsed.
+/// Offset of the field lines in a parsed head.
 fn section_start(head: &[u8]) -> usize {
     head.iter().position(|&byte| byte == b'\n').map_or(0, |line_feed| line_feed + 1)
 }
 
-/// Copies what is kept of the final answer out of the worker's input buffer: the field lines and all that came behind
-/// them, at once.
+/// Copies the final response out of the worker's input buffer: the field lines and all bytes after them, at once.
 fn copy_final(
     shared: &Shared,
     head: &ResponseHead<'_>,

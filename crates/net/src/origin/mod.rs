@@ -1,22 +1,22 @@
-//! This process as a client of origin servers: one pool of connections for each worker.
+//! The client role towards origin servers, with one connection pool per worker.
 //!
-//! The life of a forwarded request is: send, wait, receive; with small messages one call each. The head of an answer
-//! and what of its content came with it are copied out of the worker's input buffer once, together. Longer content
-//! streams, in both directions at once, for an origin may answer before it has read everything.
+//! A forwarded request is: send, wait, receive; with small messages one call each. The head of a response and the
+//! part of its content that arrived with it are copied out of the worker's input buffer once, together. Longer
+//! content streams in both directions at once, as an origin may respond before it has read everything.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`address`], [`settings`], [`tls`] | where origins are, how patient we are, whom we believe |
-//! | [`request`], [`response`], [`body`] | what is asked, and what is answered |
-//! | [`failure`], [`counts`] | every way it can fail, by name; how often |
-//! | `client` | an exchange from beginning to end, and when it is tried again |
+//! | [`address`], [`settings`], [`tls`] | addresses, timeouts and bounds, certificate verification |
+//! | [`request`], [`response`], [`body`] | upstream requests and their responses |
+//! | [`failure`], [`counts`] | failures by name; counters |
+//! | `client` | a complete exchange, and its retries |
 //! | `resolve`, `connect`, `transport` | from a name to a connection |
-//! | `pool` | connections without use |
-//! | `waits` | when patience ends, without tokio's timers |
+//! | `pool` | idle connections |
+//! | `waits` | deadlines without tokio's timers |
 //! | `http1`, `upload`, `streaming` | the exchange over HTTP/1.1 |
-//! | `http2` | the same over HTTP/2 |
+//! | `http2` | the exchange over HTTP/2 |
 //!
-//! Absent by design: which origin is asked, how often, and what is done with the answer.
+//! Absent by design: the choice of an origin, retry policy, and the use of the response.
 
 pub mod address;
 pub mod body;

@@ -1,4 +1,4 @@
-//! The connections to one origin that are without use.
+//! The idle connections to one origin.
 
 use super::address::OriginAddress;
 use super::client::Shared;
@@ -8,22 +8,22 @@ use super::transport::Transport;
 use super::waits::now_ms;
 use std::cell::{Cell, RefCell};
 
-/// A connection without use.
+/// An idle connection.
 #[derive(Debug)]
 struct Idle {
     transport: Transport,
     since_ms: u64,
 }
 
-/// What is known of one origin, and the connections to it.
+/// The state of one origin, and its connections.
 #[derive(Debug)]
 pub(super) struct OriginPool {
     pub(super) address: OriginAddress,
     pub(super) resolution: Resolution,
-    /// The address, by its place in the list, that answered last.
+    /// Index of the address that worked last.
     pub(super) preferred: Cell<usize>,
     pub(super) http2: Http2Pool,
-    /// The one used last is at the end and is used first: so those that a crowd has left behind grow old.
+    /// Last in, first out, so that surplus connections of a load peak age and expire.
     idle: RefCell<Vec<Idle>>,
 }
 
@@ -38,7 +38,7 @@ impl OriginPool {
         }
     }
 
-    /// A connection that is fit for use, as far as can be known.
+    /// Takes a connection that appears usable.
     pub(super) fn check_out(&self, shared: &Shared) -> Option<Transport> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
@@ -51,8 +51,8 @@ impl OriginPool {
                 idle.clear();
                 return None;
             }
-            // One system call more: what an origin sends unasked must never be taken for the answer to the next request, and
-            // the runtime may not have heard of it yet.
+            // One additional system call: unsolicited data from an origin must never be taken for the next response,
+            // and the runtime may not have been notified of it yet.
             if last.transport.is_quiet(true) {
                 shared.counts.connections_reused.add(1);
                 return Some(last.transport);
@@ -62,7 +62,7 @@ impl OriginPool {
         None
     }
 
-    /// Keeps a connection for the next request; when there are enough, it is closed.
+    /// Pools a connection for the next request, or closes it if the pool is full.
     pub(super) fn check_in(&self, shared: &Shared, transport: Transport) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < shared.settings.idle_connections_max as usize {
@@ -71,7 +71,7 @@ impl OriginPool {
         }
     }
 
-    /// Closes what is too old, or was closed by the origin.
+    /// Closes connections that have expired or were closed by the origin.
     pub(super) fn handle_time(&self, shared: &Shared, now_ms: u64) {
         self.http2.handle_time(shared, now_ms);
         let oldest_ms = now_ms.saturating_sub(shared.settings.idle_timeout_ms);
@@ -85,7 +85,7 @@ impl OriginPool {
         });
     }
 
-    /// Whether there is a connection that must be looked at from time to time.
+    /// Returns whether a connection needs periodic checks.
     pub(super) fn is_kept(&self) -> bool {
         !self.idle.borrow().is_empty() || self.http2.is_open()
     }

@@ -1,22 +1,22 @@
-//! What is asked of an origin.
+//! Requests to an origin.
 
 use crate::content::Content;
 use crate::shared::SharedBytes;
 
-/// A request on its way to an origin.
+/// A request to an origin.
 #[derive(Debug)]
 pub struct OutgoingRequest<'a> {
-    /// The method, a token. CONNECT is not for origins.
+    /// The method, a token. CONNECT is not supported.
     pub method: &'a str,
-    /// The request target as it goes over the wire: a path with its query, or `*`.
+    /// The request target in wire form: a path with its query, or `*`.
     pub target: &'a [u8],
-    /// Field lines, each `Name: value` and CR LF, a Host line among them. Nothing of the framing (Content-Length,
-    /// Transfer-Encoding), nothing of the connection (Connection, Keep-Alive, Upgrade, TE but `trailers`), and no
-    /// Expect: what is needed of those is added here.
+    /// Field lines, each `Name: value` and CR LF, including Host. No framing fields (Content-Length,
+    /// Transfer-Encoding), no connection-specific ones (Connection, Keep-Alive, Upgrade, TE other than `trailers`),
+    /// and no Expect: those needed are added here.
     pub lines: &'a [u8],
-    /// The content. What streams is taken from here when it begins to be sent.
+    /// The content. Streamed content is taken from here when sending starts.
     pub content: OutgoingContent,
-    /// The Upgrade field's value, to ask for another protocol. Over HTTP/1.1 only: such a request never goes over
+    /// The Upgrade field's value, to request another protocol. HTTP/1.1 only: such a request is never sent over
     /// HTTP/2.
     pub upgrade: Option<&'a [u8]>,
 }
@@ -24,33 +24,33 @@ pub struct OutgoingRequest<'a> {
 /// The content of a request.
 #[derive(Debug, Default)]
 pub enum OutgoingContent {
-    /// There is none, and no field says so.
+    /// No content, and no field that declares it.
     #[default]
     None,
-    /// It is at hand. Empty content is framed as `Content-Length: 0`.
+    /// Content in memory. Empty content is framed as `Content-Length: 0`.
     Bytes(SharedBytes),
-    /// It comes from the client as it is sent. Framed by its length where that is known, else in chunks.
+    /// Content streamed from the client. Framed by its length if known, else in chunks.
     Content(Content),
-    /// It came from the client, and some of it may have been sent.
+    /// Content that was streamed; a part of it may have been sent.
     Taken,
 }
 
 impl OutgoingContent {
-    /// Whether it was taken, so that the request cannot be sent again.
+    /// Returns whether it was taken, so that the request cannot be sent again.
     pub const fn is_taken(&self) -> bool {
         matches!(self, Self::Taken)
     }
 }
 
 impl OutgoingRequest<'_> {
-    /// Whether the method is idempotent (RFC 9110 §9.2.2).
+    /// Returns whether the method is idempotent (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         is_idempotent(self.method)
     }
 }
 
-/// Whether a request with `method` may be sent twice with the effect of once (RFC 9110 §9.2.2, and the safe methods of
-/// WebDAV).
+/// Returns whether repeating a request with `method` has the effect of sending it once (RFC 9110 §9.2.2, and the safe
+/// methods of WebDAV).
 pub fn is_idempotent(method: &str) -> bool {
     matches!(
         method,

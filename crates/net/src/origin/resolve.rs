@@ -1,4 +1,4 @@
-//! From a name to addresses, off the loop, and remembered for a while.
+//! Name resolution on a separate thread, cached for a while.
 
 use super::address::OriginAddress;
 use super::client::Shared;
@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// How long a failed look-up is not repeated, in milliseconds.
+/// Minimum time between a failed resolution and the next, in milliseconds.
 const FAILURE_TTL_MS: u64 = 1_000;
 
-/// Addresses are still used while new ones are looked up, or cannot be, for so many times as long as they are fresh.
+/// Stale addresses are used while new ones are being resolved, or if that fails, for this multiple of their TTL.
 const STALE_TTLS: u64 = 6;
 
-/// What is known of an origin's addresses.
+/// The cached addresses of an origin.
 #[derive(Debug)]
 pub(super) struct Resolution {
     known: RefCell<Known>,
@@ -33,10 +33,10 @@ struct Known {
 }
 
 impl Resolution {
-    /// What `address` says by itself.
+    /// For `address`, which is resolved already if its host is an IP address.
     pub(super) fn new(address: &OriginAddress) -> Self {
         let ip = address.ip();
-        // An address needs no look-up, ever.
+        // An IP address is never resolved.
         let until_ms = if ip.is_some() { u64::MAX } else { 0 };
         let known = Known {
             addresses: ip.map(|ip| SocketAddr::new(ip, address.port)).into_iter().collect(),
@@ -48,7 +48,7 @@ impl Resolution {
         Self { known: RefCell::new(known), arrived: Notify::new() }
     }
 
-    /// None of the addresses could be connected to: those of a name are looked up anew before they are used again.
+    /// Invalidates the addresses of a name after none of them could be connected to.
     pub(super) fn doubt(&self) {
         let mut known = self.known.borrow_mut();
         if known.fresh_until_ms != u64::MAX {
@@ -88,7 +88,7 @@ pub(super) async fn resolve(
     }
 }
 
-/// Asks the system's resolver, on a thread of its own.
+/// Calls the system's resolver on a separate thread.
 async fn look_up(shared: Rc<Shared>, pool: Rc<OriginPool>) {
     shared.counts.lookups.add(1);
     let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;

@@ -1,4 +1,4 @@
-//! What an origin answers.
+//! Responses of an origin.
 
 use super::body::IncomingBody;
 use crate::shared::SharedBytes;
@@ -8,24 +8,24 @@ use flatout_http::head::{FieldStorage, Fields, parse_fields};
 use flatout_http::limits::Limits;
 use std::fmt;
 
-/// An origin's final answer: its head, and its body as it comes.
+/// An origin's final response: its head, and its streamed body.
 pub struct Incoming {
-    /// 200 to 599, or 101 when an upgrade was asked for.
+    /// 200 to 599, or 101 if an upgrade was requested.
     pub status: u16,
-    /// The version the origin answered in.
+    /// The HTTP version of the response.
     pub version: Version,
-    /// Content-Length as declared, also where no body follows (HEAD, 304).
+    /// Content-Length as declared, also if no body follows (HEAD, 304).
     pub content_length: Option<u64>,
-    /// Whether only the end of the connection tells the end of the body (RFC 9112 §6.3, rule 8). Such a body may be
-    /// cut without anyone's knowing, unless the connection is one of TLS.
+    /// True if only the end of the connection delimits the body (RFC 9112 §6.3, rule 8). Truncation of such a body is
+    /// undetectable, except over TLS.
     pub ends_with_connection: bool,
-    /// Whether the request went out on a connection that had served others before.
+    /// True if the request was sent on a reused connection.
     pub reused: bool,
     /// The body.
     pub body: IncomingBody,
-    /// Both directions of the connection after a 101; what the origin sent behind its head is read first.
+    /// Both directions of the connection after a 101; bytes that the origin sent after its head are read first.
     pub upgraded: Option<Box<dyn Duplex>>,
-    /// The field lines and the empty line behind them.
+    /// The field lines and the empty line after them.
     section: SharedBytes,
 }
 
@@ -43,24 +43,24 @@ impl Incoming {
         }
     }
 
-    /// The body alone; the head's memory goes.
+    /// The body alone; frees the head's memory.
     pub fn into_body(self) -> IncomingBody {
         self.body
     }
 
-    /// The field lines as received, each `Name: value` and CR LF; those of framing and connection among them.
+    /// The field lines as received, each `Name: value` and CR LF, including framing and connection fields.
     pub fn lines(&self) -> &[u8] {
         &self.section[..self.section.len() - 2]
     }
 
-    /// The field lines and the empty line behind them, as [`parse_fields`] reads them.
+    /// The field lines and the empty line after them, as input of [`parse_fields`].
     pub const fn section(&self) -> &SharedBytes {
         &self.section
     }
 
     /// The field lines, parsed.
     pub fn fields<'a>(&'a self, storage: &'a mut FieldStorage<'a>) -> Fields<'a> {
-        // They were parsed when they came, under bounds no wider than these.
+        // They were parsed on arrival, under bounds no wider than these.
         let limits = Limits { head_bytes_max: usize::MAX, ..Limits::CLIENT };
         parse_fields(&self.section, &limits, storage).unwrap_or(Fields::EMPTY)
     }

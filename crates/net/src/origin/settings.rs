@@ -1,4 +1,4 @@
-//! How patient this process is with origins, and how much it takes from them.
+//! Timeouts and bounds of exchanges with origins.
 
 use flatout_http::limits::Limits;
 use flatout_http::media::{is_event_stream, is_grpc};
@@ -6,29 +6,29 @@ use flatout_http::media::{is_event_stream, is_grpc};
 /// Timeouts and bounds of one client of origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginSettings {
-    /// For a connection, the look-up of its name and TLS included, in milliseconds.
+    /// Timeout of connecting, including name resolution and TLS, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// For the whole head of a response, from when the request is sent, in milliseconds. Interim responses do not
+    /// Timeout of a complete response head since the request was sent, in milliseconds. Interim responses do not
     /// extend it.
     pub head_timeout_ms: u64,
-    /// For more of a response's body, or for the origin to take more of a request's content, in milliseconds.
+    /// Timeout for more of a response's body, or for the origin to take more of a request's content, in milliseconds.
     pub body_timeout_ms: u64,
-    /// The same for an event stream and for gRPC, where silence is normal, in milliseconds; for gRPC, it is the timeout
-    /// of the head as well.
+    /// The body timeout of event streams and gRPC, where silence is normal, in milliseconds; for gRPC also the
+    /// timeout of the head.
     pub stream_timeout_ms: u64,
-    /// How long a connection without use is kept, in milliseconds.
+    /// Idle time after which a connection is closed, in milliseconds.
     pub idle_timeout_ms: u64,
-    /// Connections kept to each origin without use.
+    /// Upper bound of idle connections to each origin.
     pub idle_connections_max: u32,
-    /// How long looked-up addresses are used, in milliseconds. The system's resolver does not say how long they hold.
+    /// How long resolved addresses are used, in milliseconds. The system's resolver does not report their TTL.
     pub resolve_ttl_ms: u64,
-    /// Bytes of a response head, an interim one's included.
+    /// Upper bound of a response head, also of an interim one, in bytes.
     pub head_bytes_max: usize,
-    /// Interim responses (1xx) to one request.
+    /// Upper bound of interim responses (1xx) to one request.
     pub interims_max: u32,
-    /// Whether HTTP/2 is spoken: with prior knowledge over http, and where ALPN agrees on it over https.
+    /// Whether HTTP/2 is used: with prior knowledge over http, and if negotiated by ALPN over https.
     pub http2: bool,
-    /// Whether responses in unknown transfer codings are taken as they come; see `Limits::unknown_codings`.
+    /// Whether responses in unknown transfer codings are accepted unchanged; see `Limits::unknown_codings`.
     pub unknown_codings: bool,
 }
 
@@ -51,12 +51,12 @@ impl Default for OriginSettings {
 }
 
 impl OriginSettings {
-    /// The bounds on a response. A chunked body's extensions and trailers have those of any client.
+    /// The limits of a response. Chunk extensions and trailers have the limits of any client.
     pub(crate) fn limits(&self) -> Limits {
         Limits { head_bytes_max: self.head_bytes_max, unknown_codings: self.unknown_codings, ..Limits::CLIENT }
     }
 
-    /// How long more of a response's body may take, by its Content-Type.
+    /// Timeout for more of a response's body, in milliseconds, by its Content-Type.
     pub(crate) fn piece_timeout_ms(&self, content_type: Option<&[u8]>) -> u64 {
         match content_type {
             Some(media) if is_event_stream(media) || is_grpc(media) => self.stream_timeout_ms,
@@ -64,7 +64,7 @@ impl OriginSettings {
         }
     }
 
-    /// How often the deadlines are looked at: they are exact to this.
+    /// Interval between scans of the deadlines, which is also their precision, in milliseconds.
     pub(crate) fn sweep_interval_ms(&self) -> u64 {
         let shortest =
             self.connect_timeout_ms.min(self.head_timeout_ms).min(self.body_timeout_ms).min(self.idle_timeout_ms);

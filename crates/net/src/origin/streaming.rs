@@ -1,4 +1,4 @@
-//! The body of an answer over HTTP/1.1 that did not come whole with its head.
+//! The body of an HTTP/1.1 response that did not arrive completely with its head.
 
 use super::body::IncomingPiece;
 use super::client::Shared;
@@ -15,10 +15,10 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A body of which the last receive brought so much is received without a copy.
+/// Size of the previous receive above which the next one avoids a copy, in bytes.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Received and not decoded.
+/// Received bytes that have not been decoded.
 #[derive(Debug)]
 pub(super) struct Received(Option<SharedBytes>);
 
@@ -28,29 +28,29 @@ impl Received {
     }
 }
 
-/// A body under way.
+/// A body in progress.
 #[derive(Debug)]
 pub(super) struct Streaming {
     pub(super) shared: Rc<Shared>,
     pub(super) pool: Rc<OriginPool>,
-    /// Always there, until the body ends.
+    /// Present until the body ends.
     pub(super) transport: Option<Transport>,
     pub(super) decoder: BodyDecoder,
     pub(super) received: Received,
     /// Bytes of the last receive.
     pub(super) received_bytes: usize,
-    /// What is left of the request, when the origin answered before it had all of it.
+    /// The rest of the request, if the origin responded before it had all of it.
     pub(super) upload: Option<Upload>,
     pub(super) persistent: bool,
-    /// The body is whole, and its last bytes were given.
+    /// The body is complete, and its last bytes were returned.
     pub(super) ended: bool,
     pub(super) patience: Patience,
-    /// How long more of the body may take.
+    /// Timeout for more of the body, in milliseconds.
     pub(super) piece_timeout_ms: u64,
 }
 
 impl Streaming {
-    /// The next piece. Not called after the last.
+    /// The next piece. Must not be called after the last.
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         if self.ended {
             return Poll::Ready(IncomingPiece::End(take_trailers(&self.decoder)));
@@ -86,8 +86,8 @@ impl Streaming {
         Poll::Pending
     }
 
-    /// Receives once; no bytes are the end. What comes in large pieces is received where it stays, the rest copied from
-    /// the worker's buffer, so that what little came holds no more memory than it needs.
+    /// Receives once; empty at the end. Large pieces are received into their own buffer, small ones copied from the
+    /// worker's, so that a small piece takes no more memory than it needs.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
         let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         let shared = &self.shared;
@@ -106,7 +106,7 @@ impl Streaming {
         transport.poll_receive(context, &mut input[..bytes_max]).map_ok(|count| shared.copy(&input[..count]))
     }
 
-    /// The request goes on being sent while its answer is read. That it cannot be is no failure of the answer.
+    /// Continues sending the request while its response is read. Failing to do so is not a failure of the response.
     fn poll_upload(&mut self, context: &mut Context<'_>) {
         let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return };
         match upload.poll(&self.shared, transport, context) {
@@ -119,7 +119,7 @@ impl Streaming {
         }
     }
 
-    /// The next piece of what was received, if there is one in it.
+    /// The next piece in the received bytes, if there is one.
     fn decode(&mut self) -> Option<IncomingPiece> {
         let mut received = self.received.0.take()?;
         loop {
@@ -146,7 +146,7 @@ impl Streaming {
         }
     }
 
-    /// The body is whole: the connection waits for the next request, unless one of both sides has more to send.
+    /// The body is complete: pools the connection, unless one of the sides has more to send.
     fn finish(&mut self, has_surplus: bool) {
         self.ended = true;
         let transport = self.transport.take();
@@ -170,20 +170,20 @@ impl Streaming {
     }
 }
 
-/// The trailer lines of a body that has ended, when it has any.
+/// The trailer lines of a complete body, if it has any.
 fn take_trailers(decoder: &BodyDecoder) -> Option<Rc<[u8]>> {
     Some(decoder.trailers()).filter(|lines| !lines.is_empty()).map(Into::into)
 }
 
-/// A body that came with its head.
+/// A body that arrived with its head.
 pub(super) struct Whole {
     pub(super) content: SharedBytes,
     pub(super) trailers: Option<Rc<[u8]>>,
-    /// More came than the body.
+    /// More bytes arrived than the body has.
     pub(super) has_surplus: bool,
 }
 
-/// The whole body, when `bytes` hold it.
+/// The whole body, if `bytes` hold it.
 pub(super) fn decode_whole(framing: Framing, bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
     let (length, has_surplus) = match framing {
         Framing::None => (0, !bytes.is_empty()),
@@ -197,16 +197,16 @@ pub(super) fn decode_whole(framing: Framing, bytes: &SharedBytes, limits: &Limit
     Some(Whole { content: bytes.slice(0..length), trailers: None, has_surplus })
 }
 
-/// Chunks that are all here. One chunk, as most small bodies are, is not copied.
+/// The content of complete chunks. A single chunk, as in most small bodies, is not copied.
 fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
-    // Without it the end is not here, and looking for it would be for nothing.
+    // Otherwise the end has not arrived, and searching for it would be wasted.
     if !bytes.ends_with(b"\r\n\r\n") {
         return None;
     }
     let mut decoder = BodyDecoder::of_response(Framing::Chunked, limits)?;
     let (mut used, mut first, mut joined) = (0, None, Vec::new());
     while used < bytes.len() {
-        // What breaks a rule is reported by whoever reads the body.
+        // The reader of the body reports the broken rule.
         let step = decoder.decode(&bytes[used..]).ok()?;
         let data = used + step.data_start..used + step.data_start + step.data_bytes;
         used += step.consumed;

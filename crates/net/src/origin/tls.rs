@@ -1,4 +1,4 @@
-//! How origins of https are believed.
+//! TLS verification of https origins.
 
 use super::failure::OriginFailure;
 use crate::tls::config::{ALPN_HTTP2, ALPN_HTTP11};
@@ -13,14 +13,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whom we believe.
+/// TLS settings towards origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTlsSettings {
-    /// Whether any certificate will do. For tests.
+    /// Whether certificate verification is skipped. For tests.
     pub insecure: bool,
-    /// Authorities in PEM; `None`: the system's.
+    /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// The name in the certificate; `None`: the origin's host.
+    /// The name in the certificate; `None` for the origin's host.
     pub server_name: Option<String>,
 }
 
@@ -28,23 +28,23 @@ pub struct OriginTlsSettings {
 #[derive(Debug)]
 pub struct OriginTls {
     pub(super) config: Arc<ClientConfig>,
-    /// The same, offering HTTP/2 by ALPN.
+    /// The configuration that offers HTTP/2 by ALPN.
     pub(super) offering_http2: Arc<ClientConfig>,
     pub(super) server_name: Option<ServerName<'static>>,
 }
 
-/// Why there can be no TLS.
+/// Why TLS cannot be configured.
 #[derive(Debug)]
 pub enum OriginTlsError {
-    /// A file of authorities cannot be read.
+    /// The file of CA certificates cannot be read.
     Unreadable(PathBuf, io::Error),
-    /// A file of authorities contains none, or something that is not PEM.
+    /// The file of CA certificates contains none, or is not valid PEM.
     NoAuthority(PathBuf),
-    /// The system has no authorities.
+    /// The system has no CA certificates.
     NoSystemAuthority,
-    /// The name is no host name.
+    /// The name is not a valid host name.
     ServerName(String),
-    /// A defect of the TLS library.
+    /// The TLS library reported an internal error.
     Internal(Error),
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for OriginTlsError {
 impl std::error::Error for OriginTlsError {}
 
 impl OriginTls {
-    /// Reads the authorities. That takes a while: it is for the beginning, not for a worker's loop.
+    /// Loads the CA certificates. This takes a while, so call it at startup, not on a worker.
     pub fn load(settings: &OriginTlsSettings) -> Result<Arc<Self>, OriginTlsError> {
         let server_name = match &settings.server_name {
             None => None,
@@ -89,11 +89,11 @@ impl OriginTls {
     }
 }
 
-/// The authorities of a file in PEM, or the system's.
+/// The CA certificates of a PEM file, or the system's.
 pub(crate) fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, OriginTlsError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = authorities else {
-        // Some that cannot be read or parsed are left out, as everybody does: without them, less is believed.
+        // Unreadable or malformed ones are skipped, as is common: without them, fewer certificates are trusted.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return if roots.is_empty() { Err(OriginTlsError::NoSystemAuthority) } else { Ok(roots) };
     };
@@ -105,7 +105,7 @@ pub(crate) fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCert
     if roots.is_empty() { Err(OriginTlsError::NoAuthority(path.clone())) } else { Ok(roots) }
 }
 
-/// The name of what a handshake failed with.
+/// The failure in a handshake's error.
 pub(crate) fn name_tls_error(error: &io::Error) -> OriginFailure {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return OriginFailure::TlsFailed;
@@ -125,7 +125,7 @@ pub(crate) fn name_tls_error(error: &io::Error) -> OriginFailure {
     }
 }
 
-/// Believes any certificate, but not that whoever shows it need not have its key.
+/// A verifier that accepts any certificate, but still checks that the peer has its key.
 #[derive(Debug)]
 pub(crate) struct BelieveAll(pub(crate) Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! A connection to an origin: a socket, perhaps with a TLS session.
+//! A connection to an origin: a socket, possibly with a TLS session.
 
 use crate::registered::Registered;
 use rustix::buffer::spare_capacity;
@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: Registered,
-    /// It took no more when it was last given something: it is waited for before it is tried again.
+    /// The last write would have blocked: wait for readiness before the next.
     full: Cell<bool>,
 }
 
@@ -26,7 +26,7 @@ impl Socket {
         Self { fd, full: Cell::new(false) }
     }
 
-    /// Receives what has come; 0 bytes are the end.
+    /// Receives available bytes; 0 bytes at the end.
     pub(crate) fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let room = buffer.len();
         self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
@@ -43,8 +43,8 @@ impl Socket {
             match receive(self.fd.fd()) {
                 Ok(count) => {
                     if count < room {
-                        // The socket is empty: the next wait needs no receive that finds nothing. An end stays known
-                        // to the runtime.
+                        // The socket is empty: this saves the next wait an empty receive. The runtime retains a
+                        // read-closed state.
                         guard.clear_ready();
                     }
                     return Poll::Ready(Ok(count));
@@ -56,7 +56,7 @@ impl Socket {
         }
     }
 
-    /// Sends of `slices` what the socket takes.
+    /// Sends as much of `slices` as the socket takes.
     pub(crate) fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if !self.full.get() {
             match self.send(slices) {
@@ -88,11 +88,12 @@ impl Socket {
         }
     }
 
-    /// Whether nothing has come, not even the end. `ask_kernel`: not only as far as the runtime has heard.
+    /// Returns whether nothing has arrived, including the end. With `ask_kernel` it does not rely on the runtime's
+    /// readiness.
     pub(crate) fn is_quiet(&self, ask_kernel: bool) -> bool {
         let look = || recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
         if ask_kernel {
-            // What the runtime believes is put right by the next receive.
+            // A stale readiness is corrected by the next receive.
             return look();
         }
         let mut context = Context::from_waker(Waker::noop());
@@ -140,21 +141,21 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(match shutdown(self.fd.fd(), Shutdown::Write) {
-            // Who has gone needs not be told that nothing more comes.
+            // A peer that has disconnected needs no shutdown.
             Ok(()) | Err(Errno::NOTCONN) => Ok(()),
             Err(errno) => Err(errno.into()),
         })
     }
 }
 
-/// What carries bytes to an origin and back.
+/// The transport of bytes to and from an origin.
 pub(super) enum Transport {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
 impl Transport {
-    /// Receives what has come; 0 bytes are the end.
+    /// Receives available bytes; 0 bytes at the end.
     pub(super) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_receive(context, buffer),
@@ -166,15 +167,15 @@ impl Transport {
         }
     }
 
-    /// Receives a new buffer with what has come, of `bytes_max` at the most; an empty one is the end. `None` where that
-    /// spares no copy.
+    /// Receives available bytes into a new buffer of at most `bytes_max`; empty at the end. `None` if that would save
+    /// no copy.
     pub(super) fn poll_receive_buffer(
         &mut self,
         context: &mut Context<'_>,
         bytes_max: usize,
     ) -> Option<Poll<io::Result<Vec<u8>>>> {
         let Self::Plain(socket) = self else { return None };
-        // Nothing is made while there is nothing to be received.
+        // Nothing is allocated while nothing can be received.
         let mut buffer = Vec::new();
         Some(
             socket
@@ -186,7 +187,7 @@ impl Transport {
         )
     }
 
-    /// Sends of `slices`, none of which is empty, what is taken.
+    /// Sends as much of `slices` as possible; none of them may be empty.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_send(context, slices),
@@ -194,7 +195,7 @@ impl Transport {
         }
     }
 
-    /// Sends what was taken and waits for the socket. Only TLS holds anything back.
+    /// Sends buffered bytes and waits for the socket. Only TLS buffers any.
     pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -202,7 +203,7 @@ impl Transport {
         }
     }
 
-    /// Whether a connection without use is good for another request: nothing has come on it, not even its end.
+    /// Returns whether an idle connection is usable: nothing has arrived on it, including its end.
     pub(super) fn is_quiet(&mut self, ask_kernel: bool) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(ask_kernel),
@@ -210,7 +211,7 @@ impl Transport {
                 if stream.get_ref().0.is_quiet(ask_kernel) {
                     return true;
                 }
-                // It may be a ticket for another session, which is read here.
+                // This may be a session ticket, which is processed here.
                 let mut byte = [0];
                 let mut buffer = ReadBuf::new(&mut byte);
                 Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending()
@@ -270,7 +271,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// A connection that speaks another protocol now, and what came behind the 101.
+/// A connection that has switched protocols, and the bytes received after the 101.
 #[derive(Debug)]
 pub(super) struct Upgraded {
     pub(super) received: Vec<u8>,

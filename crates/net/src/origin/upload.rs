@@ -1,4 +1,4 @@
-//! A request on its way out: its head, and its content as it comes.
+//! Sending a request: its head, and its streamed content.
 
 use super::client::Shared;
 use super::request::{OutgoingContent, OutgoingRequest};
@@ -8,43 +8,43 @@ use crate::shared::SharedBytes;
 use std::io::{self, IoSlice, Write as _};
 use std::task::{Context, Poll, ready};
 
-/// The room for heads is given back to this size when one has made it larger.
+/// Capacity to which the head buffer is shrunk, in bytes.
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
-/// What is left to send.
+/// The unsent rest of a request.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// The head, and the lines of chunks.
+    /// The head, and chunk framing.
     lines: Vec<u8>,
-    /// How much of the lines is sent.
+    /// Bytes of `lines` that were sent.
     lines_sent: usize,
-    /// Content to be sent behind the lines.
+    /// Content to send after the lines.
     piece: Option<SharedBytes>,
     rest: Rest,
     /// Bytes sent so far.
     sent_bytes: u64,
 }
 
-/// Content that has not come from the client yet.
+/// Content that has not arrived from the client yet.
 #[derive(Debug)]
 enum Rest {
     None,
-    /// So many bytes more.
+    /// With this many bytes remaining.
     Length(Content, u64),
-    /// `bool`: a chunk has begun, whose end is yet to be written.
+    /// In chunks; true if a chunk has begun whose end has not been written.
     Chunks(Content, bool),
 }
 
 /// Why sending ended early.
 #[derive(Debug)]
 pub(super) enum UploadError {
-    /// The connection takes no more.
+    /// The connection is not writable any more.
     Socket,
-    /// The client did not give all of it.
+    /// The client did not send all of its content.
     ClientCut,
 }
 
-/// What an upload that is pending waits for.
+/// The side that a pending upload waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UploadWait {
     Client,
@@ -102,7 +102,7 @@ impl Upload {
         self.sent_bytes
     }
 
-    /// What it waits for, when it has just been pending.
+    /// The side that it waits for, after it was pending.
     pub(super) fn wait(&self) -> UploadWait {
         if self.is_empty() && !matches!(self.rest, Rest::None) { UploadWait::Client } else { UploadWait::Origin }
     }
@@ -111,7 +111,7 @@ impl Upload {
         self.piece.is_none() && self.lines_sent == self.lines.len()
     }
 
-    /// Sends what can be sent now; ready when all is.
+    /// Sends as much as possible; ready when everything was sent.
     pub(super) fn poll(
         &mut self,
         shared: &Shared,
@@ -144,7 +144,7 @@ impl Upload {
             Some(piece) if lines.is_empty() => ready!(transport.poll_send(context, &[IoSlice::new(piece)])),
             Some(piece) => ready!(transport.poll_send(context, &[lines, IoSlice::new(piece)])),
         };
-        // A transport that takes nothing of something never will.
+        // A transport that takes nothing of a non-empty buffer never will.
         Poll::Ready(if matches!(sent, Ok(0)) { Err(io::ErrorKind::WriteZero.into()) } else { sent })
     }
 
@@ -164,7 +164,7 @@ impl Upload {
         }
     }
 
-    /// Takes what the client has sent meanwhile.
+    /// Takes content that has arrived from the client.
     fn take_piece(&mut self, context: &mut Context<'_>) -> Result<(), UploadError> {
         match &mut self.rest {
             Rest::None => {}
@@ -178,7 +178,7 @@ impl Upload {
                     }
                 }
                 Poll::Ready(ContentPiece::End(_)) if *remaining == 0 => self.rest = Rest::None,
-                // More or less than was declared would put the origin and us out of step.
+                // More or fewer bytes than declared would desynchronise the connection.
                 Poll::Ready(_) => return Err(UploadError::ClientCut),
             },
             Rest::Chunks(content, begun) => match content.poll_piece(context) {
@@ -204,7 +204,7 @@ impl Upload {
         Ok(())
     }
 
-    /// The room is another request's now.
+    /// Returns the buffer for other requests.
     fn give_back(&mut self, shared: &Shared) {
         if self.lines.capacity() <= SPARE_BYTES_MAX {
             shared.spare.replace(std::mem::take(&mut self.lines));

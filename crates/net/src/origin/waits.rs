@@ -1,7 +1,7 @@
-//! When patience ends: a dense table of deadlines that one task looks through while anybody waits.
+//! Deadlines in a dense table that one task scans while any is set.
 //!
-//! A worker's runtime has no timers of tokio's, which would be looked at on every turn. Whoever waits keeps its own
-//! deadline and is woken when it has passed; so a deadline costs a store, and is exact to the interval of the sweep.
+//! A worker's runtime has no tokio timers, which would be checked on every turn. Each owner stores its own deadline
+//! and is woken after it has passed; so a deadline costs one store, and is precise to the interval of the sweep.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
@@ -15,13 +15,13 @@ pub(super) fn now_ms() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Nobody waits here.
+/// No deadline is set.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Slot {
     deadline_ms: u64,
-    /// `None` in a free slot.
+    /// `None` in a free entry.
     waker: Option<Waker>,
 }
 
@@ -30,30 +30,30 @@ struct Slot {
 pub(super) struct Waits {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
-    /// Tells the sweep that there is something to look at.
+    /// Notifies the sweep that there is something to check.
     pub(super) changed: Notify,
     resting: Cell<bool>,
 }
 
 impl Waits {
-    /// Whether nobody waits.
+    /// Returns whether no deadline is set.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.borrow().len() == self.free.borrow().len()
     }
 
-    /// The sweep rests until it is told of something.
+    /// Lets the sweep pause until the next notification.
     pub(super) fn rest(&self) {
         self.resting.set(true);
     }
 
-    /// There is something to look at.
+    /// Notifies the sweep.
     pub(super) fn wake_sweep(&self) {
         if self.resting.replace(false) {
             self.changed.notify_one();
         }
     }
 
-    /// Wakes everyone whose deadline has passed.
+    /// Wakes every owner whose deadline has passed.
     pub(super) fn handle_time(&self, now_ms: u64) {
         for slot in &mut *self.slots.borrow_mut() {
             if slot.deadline_ms <= now_ms {
@@ -89,14 +89,15 @@ impl Waits {
 
     fn release(&self, index: u32) {
         let slot = Slot { deadline_ms: NEVER, waker: None };
-        // The waker may be the last hold on a task, whose end may release another slot: it is dropped afterwards.
+        // The waker may be the last reference to a task, whose end may free another entry, so it is dropped after the
+        // borrow.
         let before = std::mem::replace(&mut self.slots.borrow_mut()[index as usize], slot);
         self.free.borrow_mut().push(index);
         drop(before);
     }
 }
 
-/// One wait after another of one owner.
+/// The successive timeouts of one owner.
 #[derive(Debug)]
 pub(crate) struct Patience {
     waits: Rc<Waits>,
@@ -105,35 +106,35 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// No wait has begun.
+    /// A timeout that has not started.
     pub(super) fn new(waits: &Rc<Waits>) -> Self {
         Self { waits: Rc::clone(waits), slot: None, deadline_ms: NEVER }
     }
 
-    /// A wait begins, of `timeout_ms` at the most.
+    /// Starts a wait of at most `timeout_ms`.
     pub(crate) fn begin(&mut self, timeout_ms: u64) {
         self.deadline_ms = now_ms().saturating_add(timeout_ms);
     }
 
-    /// A wait begins that ends at `deadline_ms`.
+    /// Starts a wait that ends at `deadline_ms`.
     pub(crate) fn begin_until(&mut self, deadline_ms: u64) {
         self.deadline_ms = deadline_ms;
     }
 
-    /// The wait is over, or has no end.
+    /// Ends the wait, or makes it unbounded.
     pub(crate) fn clear(&mut self) {
         self.deadline_ms = NEVER;
     }
 
-    /// Whether a wait has begun that has an end.
+    /// Returns whether a bounded wait has started.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.deadline_ms != NEVER
     }
 
-    /// Ready when the wait has lasted too long. To be asked last, when all else is pending.
+    /// Ready if the wait has timed out. Poll this last, after everything else is pending.
     pub(crate) fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.deadline_ms == NEVER {
-            // A deadline that stands in the table from before only wakes once too often.
+            // An earlier deadline left in the table only causes one spurious wake-up.
             return Poll::Pending;
         }
         if now_ms() >= self.deadline_ms {
@@ -143,7 +144,7 @@ impl Patience {
         Poll::Pending
     }
 
-    /// `future`, or `None` when its wait lasts too long.
+    /// The result of `future`, or `None` if its wait times out.
     pub(crate) async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {

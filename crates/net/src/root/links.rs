@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
                 self.enter_link(&target)
             }
             FileType::Directory => Ok(()),
-            // A slash behind a file's name asks for a folder.
+            // A trailing slash requires a folder.
             _ if self.rest.is_empty() => Ok(()),
             _ => Err(Errno::NOTDIR.into()),
         }

@@ -1,5 +1,6 @@
-//! From a listener to a connection. The first turn is taken before the socket is registered with the runtime: a
-//! client that sent its request with its connection, and wants one answer, costs accept, receive, send, shutdown and close.
+//! From a listener to a connection. The first turn runs before the socket is registered with the runtime: a client
+//! that sends its request with the connection, and expects one response, costs accept, receive, send, shutdown and
+//! close.
 
 use super::connection::{Next, ServerConnection};
 use super::exchanges::Origin;
@@ -26,20 +27,20 @@ use std::task::Poll;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
-/// When descriptors have run out, so many connections are asked to leave if they are idle.
+/// Idle connections asked to close when descriptors have run out.
 const GIVE_WAY_COUNT: usize = 32;
 
-/// How a run of accepts ended.
+/// How a batch of accepts ended.
 enum Accepted {
     /// The queue is empty.
     All,
-    /// There may be more.
+    /// There may be more connections.
     Batch,
-    /// There is no descriptor, or no memory, for another.
+    /// No descriptor or memory is left.
     NoDescriptor,
 }
 
-/// The listeners of a worker, each with a task of its own.
+/// The listeners of a worker, with one task each.
 pub(crate) struct Acceptors<H: Handler> {
     worker: Rc<Worker<H>>,
     phases: watch::Receiver<Phase>,
@@ -48,7 +49,7 @@ pub(crate) struct Acceptors<H: Handler> {
 
 struct Acceptor {
     id: u32,
-    /// Sent, or dropped, when this listener is to go.
+    /// Sent or dropped when this listener is to be closed.
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -58,7 +59,7 @@ impl<H: Handler> Acceptors<H> {
         Rc::new(Self { worker, phases, tasks: RefCell::new(Vec::new()) })
     }
 
-    /// Accepts from `listener` from now on.
+    /// Starts accepting from `listener`.
     pub(crate) fn add(&self, listener: Listener) -> io::Result<()> {
         let (stop, stopped) = oneshot::channel();
         let id = listener.id;
@@ -68,15 +69,15 @@ impl<H: Handler> Acceptors<H> {
         Ok(())
     }
 
-    /// Lets the listeners of this number go.
+    /// Closes the listeners of this number.
     pub(crate) fn remove(&self, id: u32) {
         for acceptor in self.tasks.borrow_mut().extract_if(.., |acceptor| acceptor.id == id) {
-            // A task that has ended already needs no telling.
+            // The task may have ended already.
             let _ = acceptor.stop.send(());
         }
     }
 
-    /// Waits until all have taken what they had to.
+    /// Waits until all listeners have drained their queues.
     pub(crate) async fn finish(&self) {
         let tasks = self.tasks.take();
         for acceptor in tasks {
@@ -85,7 +86,7 @@ impl<H: Handler> Acceptors<H> {
     }
 }
 
-/// Accepts until the phase leaves `Serve` or the listener is told to go, then takes what is still queued, unless
+/// Accepts until the phase leaves `Serve` or the listener is removed, then accepts the queued connections, unless
 /// another process will, and closes the listener.
 fn accept_connections<H: Handler>(
     worker: Rc<Worker<H>>,
@@ -115,11 +116,11 @@ fn accept_connections<H: Handler>(
                     Accepted::Batch => yield_now().await,
                     Accepted::NoDescriptor => make_room(&worker).await,
                 },
-                // The listener itself is broken, or we are stopping.
+                // The listener is broken, or the server is stopping.
                 Some(Err(_)) | None => break,
             }
         }
-        // No more than can have been queued: whoever goes on connecting must not keep the server from stopping.
+        // No more than can have been queued: clients that keep connecting must not prevent the server from stopping.
         for _ in 0..=BACKLOG as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
             if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), Accepted::Batch) {
@@ -130,16 +131,16 @@ fn accept_connections<H: Handler>(
     })
 }
 
-/// What is known of a connection by the listener it came by.
+/// Properties of a connection that its listener determines.
 #[derive(Clone, Copy)]
 struct Arrival {
     id: u32,
     protocol: Protocol,
 }
 
-/// Accepts until the queue is empty, or enough for one turn. As many as there were the last time, `usual`, are expected
-/// again: only beyond those does it look first whether there is one, because an accept that finds nobody has made a
-/// socket and a file for nothing.
+/// Accepts until the queue is empty, or a full batch. As many connections as the last time, `usual`, are expected
+/// again: only beyond those it polls first, as an accept without connection has allocated a socket and a file in
+/// vain.
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,
@@ -163,7 +164,8 @@ fn accept_batch<H: Handler>(
                 worker.counters.accepts_without_descriptor.add(1);
                 return Accepted::NoDescriptor;
             }
-            // The client is gone already (ECONNABORTED and the network errors of accept(2)); the next may be there.
+            // The client has disconnected already (ECONNABORTED and the network errors of accept(2)); the next one
+            // may be there.
             Err(_) => worker.counters.accepts_failed.add(1),
         }
     }
@@ -171,7 +173,7 @@ fn accept_batch<H: Handler>(
     Accepted::Batch
 }
 
-/// Whether somebody waits to be accepted; where that cannot be known, an accept will tell.
+/// Returns whether a connection is queued, and true if that is unknown.
 fn is_ready(listener: BorrowedFd<'_>) -> bool {
     let mut looked = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
     !matches!(poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
@@ -182,7 +184,7 @@ fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival:
     let (socket, client) = acceptfrom_with(listener, FLAGS)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
     if worker.settings.quickack {
-        // A hint; a connection without it is as good.
+        // A hint; its failure has no consequence.
         let _ = set_tcp_quickack(socket.as_fd());
     }
     let secure = arrival.protocol == Protocol::Tls;
@@ -190,7 +192,7 @@ fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival:
     Ok(())
 }
 
-/// Takes the connection's first turn, and registers it only if it goes on.
+/// Runs the connection's first turn, and registers it only if it continues.
 fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin, protocol: Protocol) {
     worker.counters.connections_accepted.add(1);
     let Some(mut connection) = ServerConnection::new(worker, origin, protocol) else {
@@ -211,12 +213,12 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin, pr
     }
 }
 
-/// Asks idle connections to leave, and waits until one has, or for the next sweep.
+/// Asks idle connections to close, and waits until one has, or for the next sweep.
 async fn make_room<H: Handler>(worker: &Worker<H>) {
-    // Those accepted just now have their first turn, and then can be called.
+    // Connections accepted just now run their first turn before they can be called.
     yield_now().await;
     worker.deadlines.borrow_mut().call_some(Call::GiveWay, GIVE_WAY_COUNT);
-    // Another worker may hold all descriptors: the sweep must go on although this one has no connection.
+    // Another worker may hold all descriptors: the sweep must continue although this worker has no connection.
     worker.starved.set(true);
     worker.changed.notify_waiters();
     worker.changed.notified().await;

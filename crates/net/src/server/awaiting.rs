@@ -1,4 +1,4 @@
-//! Answers that are being made, with what goes ahead of them.
+//! Pending responses, with their interim responses.
 
 use super::exchanges::{Described, Exchanges, Turn};
 use super::receiving::Receiving;
@@ -16,11 +16,11 @@ use std::io::Write as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A request whose answer is being made.
+/// A request whose response is pending.
 pub(super) struct Awaiting {
     response: LaterResponse,
     pub(super) request: Described,
-    /// What is sent ahead of the answer, when the handler has asked for the way.
+    /// Interim responses, if the handler took the channel.
     interims: Option<Interims>,
 }
 
@@ -31,15 +31,14 @@ impl fmt::Debug for Awaiting {
 }
 
 impl Exchanges {
-    /// The answer will be what `response` is then.
+    /// Makes `response` the pending response.
     pub(super) fn wait(&mut self, response: LaterResponse, request: Described, interims: Option<Interims>) {
-        // Clients of HTTP/1.0 do not know interim answers (RFC 9110 §15.2).
+        // HTTP/1.0 clients do not understand interim responses (RFC 9110 §15.2).
         let interims = interims.filter(|_| request.exchange.version != Version::Http10);
         self.awaiting = Some(Box::new(Awaiting { response, request, interims }));
     }
 
-    /// Asks for the answer that is being made, or for more of the one that has begun, and puts what there is into the
-    /// output.
+    /// Polls the pending response, or the streamed one in progress, and appends it to the output.
     pub(crate) fn poll_answer<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         if let Some(awaiting) = self.awaiting.as_mut() {
             let polled = Pin::new(&mut awaiting.response).poll(context);
@@ -57,7 +56,7 @@ impl Exchanges {
         self.poll_stream(turn, context)
     }
 
-    /// Answers a request whose content may still be coming.
+    /// Responds to a request whose content may still be arriving.
     fn answer_awaited<H: Handler>(&mut self, turn: &mut Turn<'_, H>, response: Response, request: Described) {
         if self.intake.is_none() {
             self.answer_described(turn, response, request, None);
@@ -68,8 +67,8 @@ impl Exchanges {
             self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims: None }));
             return;
         }
-        // The answer goes ahead of the rest of the content, with which nothing can follow on this connection. While it
-        // comes bit by bit, its maker may go on reading.
+        // The response precedes the rest of the content, so nothing can follow on this connection. While it is
+        // streamed, its handler may continue reading.
         let goes_on = matches!(response.body, Body::Stream(_))
             && !request.exchange.to_head
             && self.intake.as_ref().is_some_and(|intake| intake.is_read());
@@ -79,7 +78,7 @@ impl Exchanges {
         self.answer_described(turn, response, request, Some(CloseReason::RefusedBody));
     }
 
-    /// Begins an answer that comes bit by bit.
+    /// Starts a streamed response.
     pub(super) fn begin_stream<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -103,12 +102,13 @@ impl Exchanges {
     }
 }
 
-/// Whether `status` is one that an interim answer may have: 100 is ours, and 101 no interim (RFC 9110 §15.2).
+/// Returns whether `status` is valid for a handler's interim response: 100 is sent by the connection, and 101 is not
+/// interim (RFC 9110 §15.2).
 pub(crate) const fn is_interim(status: u16) -> bool {
     matches!(status, 102..=199)
 }
 
-/// Appends an interim answer; `false` when its status is none.
+/// Appends an interim response; `false` if its status is not an interim one.
 fn append_interim(output: &mut Vec<u8>, interim: &InterimResponse) -> bool {
     if !is_interim(interim.status) {
         return false;

@@ -1,4 +1,4 @@
-//! One connection of the server: bytes in, its exchanges, bytes out. Nothing here waits; each turn says what the
+//! One connection of the server: bytes in, exchanges, bytes out. Nothing here blocks; each turn returns what the
 //! connection waits for next.
 
 use super::exchanges::{Exchanges, Origin, Turn};
@@ -15,32 +15,32 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Receives in one turn before another connection has its own.
+/// Receives in one turn before it yields to other connections.
 const RECEIVES_MAX: u32 = 8;
 
-/// Bytes read and thrown away from a client that has been told that the connection ends.
+/// Bytes read and discarded after the connection's last response.
 const LINGER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// What a connection does after a turn.
+/// The next action of a connection after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Wait until bytes come; there are none now.
+    /// Wait until the socket is readable.
     Read,
-    /// Wait until the socket takes bytes.
+    /// Wait until the socket is writable.
     Write,
-    /// Wait for the handler, which makes an answer or more of one, and watch the client meanwhile.
+    /// Wait for the handler's response or more of it, and watch the client meanwhile.
     Answer,
-    /// Go on after others have had their turn.
+    /// Continue after other connections had their turn.
     Yield,
-    /// Go on with HTTP/2.
+    /// Continue with HTTP/2.
     Http2,
-    /// Go on with what the handler has for this connection.
+    /// Continue with the handler's tunnel.
     Tunnel,
     /// Close.
     Close(CloseReason),
 }
 
-/// What the connection is waiting for, which decides how long.
+/// The event that the connection waits for, which determines the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Handshake,
@@ -56,29 +56,29 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     pub(super) exchanges: Exchanges,
-    /// The session, when the listener speaks TLS.
+    /// The TLS session, if the listener uses TLS.
     pub(super) tls: Option<Box<TlsSession>>,
-    /// The client may begin with HTTP/2, and nothing that is not its preface has come.
+    /// True if the client may use HTTP/2, and has sent nothing but a part of its preface.
     pub(super) may_be_http2: bool,
-    /// Received and not used up: a part of a head, or requests beyond the pipelining bound. Empty on an idle
-    /// connection, and then without capacity.
+    /// Unprocessed bytes: a partial head, or requests beyond the pipelining bound. Empty, without capacity, on an
+    /// idle connection.
     pub(super) stash: Vec<u8>,
     sending: Option<Box<Sending>>,
-    /// Our side is closed, and what the client still sends is thrown away.
+    /// The sending side is closed, and received bytes are discarded.
     lingering: bool,
     lingered_bytes: u64,
-    /// What the kernel still held when the write timeout last passed; `None` since the socket has taken something.
+    /// Unacknowledged bytes when the write timeout last passed; `None` since the last successful write.
     unacknowledged_bytes: Option<u32>,
-    /// Writes of which the socket took something: each begins a new wait.
+    /// Count of successful writes: each starts a new wait.
     writes: u32,
     /// The last receive did not empty the socket, or the session.
     pub(super) undrained: bool,
-    /// The client had closed its side by the time its answer began, and may still read.
+    /// The client had closed its sending side before its response started, and may still read.
     pub(super) half_closed: bool,
 }
 
 impl ServerConnection {
-    /// `None` when there can be no TLS session, although the listener speaks TLS.
+    /// `None` if the listener uses TLS and no session can be created.
     pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Origin, protocol: Protocol) -> Option<Self> {
         let (tls, may_be_http2) = match protocol {
             Protocol::Plain { http2 } => (None, http2),
@@ -99,7 +99,7 @@ impl ServerConnection {
         })
     }
 
-    /// What HTTP/2 goes on with: the TLS session and what has been received.
+    /// Hands the TLS session and the received bytes to HTTP/2.
     pub(crate) fn take_over(&mut self) -> (Option<Box<TlsSession>>, Vec<u8>) {
         (self.tls.take(), std::mem::take(&mut self.stash))
     }
@@ -108,12 +108,13 @@ impl ServerConnection {
         self.exchanges.origin()
     }
 
-    /// Tells one wait from the next: while it stays the same, the deadline does too, so a trickle extends nothing.
+    /// Identifies the current wait: while it is unchanged, the deadline is too, so a trickle of bytes extends
+    /// nothing.
     pub(crate) fn wait_id(&self) -> (Wait, u32) {
         (self.wait(), self.exchanges.requests().wrapping_add(self.writes).wrapping_add(self.exchanges.content_rounds()))
     }
 
-    /// What the connection is waiting for.
+    /// The event that the connection waits for.
     pub(crate) fn wait(&self) -> Wait {
         if self.is_handshaking() {
             return Wait::Handshake;
@@ -138,7 +139,7 @@ impl ServerConnection {
         self.tls.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
-    /// Receives, and says whether there is no more.
+    /// Receives, and returns whether the socket was drained.
     #[inline]
     pub(super) fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
         if self.tls.is_some() {
@@ -147,7 +148,7 @@ impl ServerConnection {
         loop {
             return match recv(fd, &mut *input, RecvFlags::empty()) {
                 Ok((0, _)) => Received::End,
-                // A short receive emptied the socket: asking again would only be told so.
+                // A short receive emptied the socket: another would only return EAGAIN.
                 Ok((count, _)) => Received::Bytes { count, drained: count < input.len() },
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Received::Blocked,
@@ -159,9 +160,9 @@ impl ServerConnection {
         }
     }
 
-    /// Goes on as far as possible without waiting.
+    /// Advances as far as possible without blocking.
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
-        // Once a turn: what follows takes microseconds, and the clock is coarser than that.
+        // Once per turn: the rest takes microseconds, and the clock is coarser than that.
         worker.clock.read();
         if self.is_handshaking()
             && let Some(next) = self.handshake(worker, fd)
@@ -203,7 +204,7 @@ impl ServerConnection {
                 }
                 Received::Blocked => {
                     self.undrained = false;
-                    // `requests > 0`: whoever has just connected is given a moment to ask.
+                    // `requests > 0`: a new client has a moment to send its request.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()
                         && self.wait() == Wait::Idle
@@ -217,19 +218,19 @@ impl ServerConnection {
         Next::Yield
     }
 
-    /// Whether what is stashed can only go on with more bytes.
+    /// Returns whether the stash needs more bytes to make progress.
     fn stash_is_waiting(&self) -> bool {
         self.stash.is_empty() || !self.may_have_request()
     }
 
-    /// Whether all that was received is answered, and the answers are sent.
+    /// Returns whether every received request has its response, and all responses were sent.
     pub(super) fn is_idle(&self) -> bool {
         let exchanges = &self.exchanges;
         let over = self.sending.is_none() && !exchanges.is_under_way() && !exchanges.has_tunnel();
         over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == State::Idle
     }
 
-    /// A part of a head is known to need more; anything else in the stash may hold a whole request.
+    /// Returns whether the stash may hold a complete request, as opposed to a partial head.
     fn may_have_request(&self) -> bool {
         self.exchanges.closing().is_none() && self.exchanges.state() != State::RequestHead
     }
@@ -279,12 +280,12 @@ impl ServerConnection {
         self.use_input(worker, fd, &stash)
     }
 
-    /// What comes after what is being sent: nothing once the last answer is whole.
+    /// What follows the data being sent: nothing if the last response is complete.
     const fn then(&self) -> Then {
         if self.exchanges.closing().is_some() && !self.exchanges.is_under_way() { Then::Closed } else { Then::Open }
     }
 
-    /// Writes by the session, when there is one.
+    /// Writes through the TLS session, if there is one.
     fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
         let then = self.then();
         match self.tls.as_mut() {
@@ -293,7 +294,7 @@ impl ServerConnection {
         }
     }
 
-    /// Answers the requests in `input`, stashes what is left, and sends the answers in one call.
+    /// Handles the requests in `input`, stashes the rest, and sends the responses in one call.
     pub(super) fn use_input<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -345,24 +346,24 @@ impl ServerConnection {
         }
     }
 
-    /// Whether the client has taken nothing for a whole timeout. That the socket takes nothing does not say so: the
-    /// kernel holds up to megabytes, and says that there is room when a third of that is gone.
+    /// Returns whether the client has taken nothing for a whole timeout. A blocked socket does not prove that: the
+    /// kernel buffers up to megabytes, and reports room only when a third of that is free.
     fn is_stuck(&mut self, fd: BorrowedFd<'_>) -> bool {
         let before = self.unacknowledged_bytes;
         self.unacknowledged_bytes = unacknowledged_bytes(fd).ok();
         match (before, self.unacknowledged_bytes) {
-            // What was there when the wait began is not known; another timeout will tell.
+            // The amount at the start of the wait is unknown; the next timeout decides.
             (None, now) => now.is_none(),
             (Some(before), now) => now.is_none_or(|now| now >= before),
         }
     }
 
-    /// Patience ended. A slow request is answered 408; the rest is closed.
+    /// Handles a timeout: 408 for a slow request; otherwise the connection closes.
     pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         let reason = match self.wait() {
             Wait::Handshake => return Next::Close(CloseReason::TlsHandshakeTimeout),
             Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
-            // Whoever makes the answer bounds how long it takes.
+            // The handler bounds the duration of its response.
             Wait::Answer => return Next::Answer,
             Wait::Linger => return Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)),
             Wait::Write if self.is_stuck(fd) => return Next::Close(CloseReason::WriteTimeout),
@@ -388,15 +389,15 @@ impl ServerConnection {
         self.close_or_linger(fd).unwrap_or(Next::Read)
     }
 
-    /// Ends the connection when its last response is sent: at once, or after the client has ended too.
+    /// Ends the connection when its last response is sent: immediately, or after the client has closed as well.
     pub(super) fn close_or_linger(&mut self, fd: BorrowedFd<'_>) -> Option<Next> {
         let reason = self.exchanges.closing()?;
         if self.lingering {
             return None;
         }
         if !self.exchanges.lingers() {
-            // What is with the kernel has waited for the end. Closing alone would throw it away, should the client have
-            // sent more than it said. TLS says its own end first, and has nothing that waits.
+            // The last bytes in the kernel have waited for the FIN. Closing alone would discard them if the client
+            // has sent more than it declared. TLS sends its own close_notify first, and has no bytes waiting.
             if self.tls.is_none() {
                 let _ = shutdown(fd, Shutdown::Write);
             }
@@ -410,7 +411,7 @@ impl ServerConnection {
         }
     }
 
-    /// The client closed its side.
+    /// Handles the end of the client's side.
     fn handle_end(&mut self) -> CloseReason {
         if let Some(reason) = self.exchanges.closing() {
             return reason;
@@ -426,25 +427,25 @@ impl ServerConnection {
         self.exchanges.closing().unwrap_or(CloseReason::ClientReset)
     }
 
-    /// The connection is about to be closed: says so by TLS, unless an answer that ends with the connection is not
-    /// whole. Then a reset says that.
+    /// Prepares closing the connection: sends close_notify over TLS, unless a response delimited by the close is
+    /// incomplete. A reset reports that.
     pub(crate) fn end(&mut self, fd: BorrowedFd<'_>) {
         if self.exchanges.must_reset() {
-            // Where it fails, the connection has failed too.
+            // If it fails, the connection has failed too.
             let _ = set_socket_linger(fd, Some(Duration::ZERO));
         } else {
             self.end_tls(fd);
         }
     }
 
-    /// Says by TLS that nothing more comes.
+    /// Sends close_notify.
     fn end_tls(&mut self, fd: BorrowedFd<'_>) {
         if let Some(session) = self.tls.as_mut() {
             session.close(fd);
         }
     }
 
-    /// Logs what was still being sent when the connection ended for `reason`.
+    /// Logs responses that were still being sent when the connection closed for `reason`.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
         let mut unsent_bytes = 0;
         if let Some(sending) = self.sending.take() {

@@ -21,22 +21,22 @@ use flatout_http::request::{Method, RequestHead, parse_request_head};
 use flatout_http::status::has_content;
 use std::net::SocketAddr;
 
-/// Bodies up to this size are copied behind their head into one buffer and one send; larger ones are sent from where
-/// they are. Copying 16 KiB costs about a microsecond, less than a second slice costs the kernel.
+/// Bodies up to this size are copied after their head into one buffer and one send; larger ones are sent from their
+/// own memory. Copying 16 KiB costs about a microsecond, less than a second slice costs the kernel.
 pub(super) const COPY_BYTES_MAX: usize = 16 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Where a connection came from.
+/// The source of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) client: Option<SocketAddr>,
-    /// The listener, by the number that it was given with.
+    /// The number of the listener.
     pub(crate) listener: u32,
     pub(crate) secure: bool,
 }
 
-/// What must be remembered of a request until its response has been made.
+/// The data of a request retained until its response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) to_head: bool,
@@ -45,13 +45,13 @@ pub(super) struct Exchange {
     pub(super) started_ns: u64,
 }
 
-/// The same with what the log says of the request, for an answer that does not come, or not whole, at once.
+/// The same with the request's log description, for a response that is delayed or streamed.
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) exchange: Exchange,
-    /// `None` when nothing is logged.
+    /// `None` if nothing is logged.
     pub(super) description: Option<Description>,
-    /// The log and the site it names when the handler's response is never sent.
+    /// The log and site to record if the handler's response is never sent.
     pub(super) source: LogSource,
 }
 
@@ -67,7 +67,7 @@ impl Described {
 }
 
 impl Exchange {
-    /// What the log says of `response` to this request.
+    /// The logged data of `response` to this request.
     pub(super) fn log_answer<'a, H: Handler>(&self, response: &'a Response) -> Answer<'a> {
         Answer {
             log: response.log,
@@ -82,44 +82,44 @@ impl Exchange {
     }
 }
 
-/// Where a connection's exchanges are.
+/// The state of a connection's exchanges.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     pub(super) machine: Connection,
     origin: Origin,
-    /// Content that nobody wants.
+    /// Content that is discarded.
     pub(super) receiving: Option<Box<Receiving>>,
-    /// Content that the handler wants.
+    /// Content that the handler takes.
     pub(super) intake: Option<Box<Intake>>,
-    /// An answer that is being made.
+    /// A pending response.
     pub(super) awaiting: Option<Box<Awaiting>>,
-    /// An answer that comes bit by bit.
+    /// A streamed response.
     pub(super) streaming: Option<Box<Streaming>>,
-    /// Another protocol goes on with the connection once the answers made so far are sent.
+    /// The tunnel that takes over the connection once the output so far is sent.
     pub(super) tunnel: Option<Box<Tunnelled>>,
-    /// The connection ends with the answers made so far.
+    /// Set if the connection closes after the output so far.
     pub(super) closing: Option<CloseReason>,
-    /// The client may still be sending: read that before closing, or a reset would destroy the last response
-    /// (RFC 9112 §9.6).
+    /// The client may still be sending: read that before closing, or a reset would destroy the last response (RFC
+    /// 9112 §9.6).
     pub(super) linger: bool,
-    /// Requests whose head was complete.
+    /// Requests with a complete head.
     requests: u32,
-    /// When the first bytes of a head that is not complete yet came, on the precise clock; 0 when there are none.
+    /// When the first bytes of the incomplete head arrived, on the precise clock; 0 if there are none.
     began_ns: u64,
 }
 
-/// What one pass over received bytes gathers.
+/// The input and output of one pass over received bytes.
 pub(crate) struct Turn<'a, H: Handler> {
     pub(crate) worker: &'a Worker<H>,
     pub(crate) now: Now,
-    /// When the bytes were received, on the precise clock; 0 when nothing is logged.
+    /// When the bytes were received, on the precise clock; 0 if nothing is logged.
     pub(crate) started_ns: u64,
     pub(crate) output: &'a mut Vec<u8>,
-    /// What follows the output; nothing more is answered before it is sent.
+    /// The body that follows the output; no more requests are handled before it is sent.
     pub(crate) tail: Tail,
-    /// The transition that the end of the tail is.
+    /// The transition at the end of the tail.
     pub(crate) ends: Option<Event>,
-    /// Where in the output the head of an answer begins whose content is yet to come.
+    /// Offset in the output of the head of a response whose content is still to come.
     pub(crate) head_at: Option<usize>,
 }
 
@@ -147,7 +147,7 @@ impl Exchanges {
         }
     }
 
-    /// Whether an answer is being made or sent bit by bit, before which nothing more is answered.
+    /// Returns whether a response is pending or streamed; further requests wait for it.
     pub(crate) const fn is_under_way(&self) -> bool {
         self.awaiting.is_some() || self.streaming.is_some()
     }
@@ -156,7 +156,7 @@ impl Exchanges {
         self.origin
     }
 
-    /// Bytes have come that may yet become a request.
+    /// Records the arrival of bytes that may become a request.
     pub(crate) fn handle_beginning(&mut self) {
         self.machine.advance(Event::RequestBegins);
     }
@@ -169,17 +169,17 @@ impl Exchanges {
         self.requests
     }
 
-    /// Why the connection ends with what has been answered, if it does.
+    /// Why the connection closes after the output so far, if it does.
     pub(crate) const fn closing(&self) -> Option<CloseReason> {
         self.closing
     }
 
-    /// Whether what the client still sends must be read before closing.
+    /// Returns whether further bytes from the client must be read before closing.
     pub(crate) const fn lingers(&self) -> bool {
         self.linger
     }
 
-    /// The response that `ends` stands for is with the kernel.
+    /// Handles that the kernel has all of the response whose end is `ends`.
     pub(crate) fn handle_sent<H: Handler>(&mut self, worker: &Worker<H>, ends: Option<Event>) {
         if let Some(ends) = ends {
             self.machine.advance(ends);
@@ -189,14 +189,14 @@ impl Exchanges {
         }
     }
 
-    /// Handles as much of `input` as one send can answer. Returns how much was used.
+    /// Handles as much of `input` as one send can respond to. Returns the bytes used.
     pub(crate) fn handle_input<H: Handler>(&mut self, turn: &mut Turn<'_, H>, input: &[u8]) -> usize {
         let limits = &turn.worker.settings.limits;
         let (mut used, mut answered) = (0, 0);
         let has_room = |output: &Vec<u8>| output.len() < limits.output_bytes_max;
         while used < input.len() && self.closing.is_none() && answered < limits.pipelined_max && has_room(turn.output) {
             if self.intake.is_some() {
-                // It fails only when an answer has begun, before which nothing else was received.
+                // Fails only if a response has begun, before which nothing else was received.
                 used += self.give_content(turn, &input[used..]).unwrap_or_default();
             } else if self.is_under_way() || self.tunnel.is_some() {
                 break;
@@ -205,7 +205,7 @@ impl Exchanges {
             } else {
                 let mut storage = FieldStorage::new();
                 match parse_request_head(&input[used..], limits, &mut storage) {
-                    // RFC 9110 §7.4: over clear text nothing of https is answered.
+                    // RFC 9110 §7.4: https targets are rejected over clear text.
                     Ok(Some(head)) if !self.origin.secure && head.has_https_target() => {
                         self.refuse(turn, flatout_http::refusal::Refusal::TargetScheme, &input[used..]);
                     }
@@ -285,7 +285,7 @@ impl Exchanges {
         }
         let reply = match reply {
             Reply::Now(response) if awaits_continue && response.status >= 400 => {
-                // RFC 9110 §10.1.1: the final status tells the client not to send the content at all.
+                // RFC 9110 §10.1.1: the final status makes the client not send the content at all.
                 self.answer_head(turn, head, response, exchange, Some(CloseReason::RefusedBody));
                 return;
             }
@@ -311,7 +311,8 @@ impl Exchanges {
         Described { exchange, description: worker.describe(self.peer(), Logged::Head(head)), source }
     }
 
-    /// When the request at hand began: with the first bytes of its head, which came at `received_ns` if not before.
+    /// When the current request began: with the first bytes of its head, which arrived at `received_ns` if not
+    /// before.
     pub(super) const fn take_started_ns(&mut self, received_ns: u64) -> u64 {
         match std::mem::replace(&mut self.began_ns, 0) {
             0 => received_ns,
@@ -328,7 +329,7 @@ impl Exchanges {
         Request { head, client, secure, listener, offers }
     }
 
-    /// Answers a request whose head is at hand.
+    /// Responds to a request whose head is available.
     fn answer_head<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -346,7 +347,7 @@ impl Exchanges {
         self.answer(turn, response, exchange, close);
     }
 
-    /// Answers a request of which the log's part is kept.
+    /// Responds to a request with a stored log description.
     pub(super) fn answer_described<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -356,7 +357,7 @@ impl Exchanges {
     ) {
         let exchange = request.exchange;
         match std::mem::replace(&mut response.body, Body::Empty) {
-            // The source is dropped without having been asked (RFC 9110 §9.3.2, §6.4.1).
+            // The source is dropped unpolled (RFC 9110 §9.3.2, §6.4.1).
             Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
             Body::Stream(source) => return self.begin_stream(turn, &response, source, request, close),
             Body::Tunnel(start) if self.may_tunnel(&response, exchange) => {
@@ -369,7 +370,7 @@ impl Exchanges {
         self.answer(turn, response, exchange, close);
     }
 
-    /// Puts `response` into the output. With `close`, or when either side wants no more, it is the last.
+    /// Appends `response` to the output. It is the last one with `close`, or if either side is done.
     fn answer<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -395,8 +396,8 @@ impl Exchanges {
         }
     }
 
-    /// Puts the head of `response` into the output, with the field line `framing`, and counts it. Returns the
-    /// transition that its end will be.
+    /// Appends the head of `response`, with the field line `framing`, to the output and counts it. Returns the
+    /// transition at its end.
     #[inline]
     pub(super) fn begin_answer<H: Handler>(
         &mut self,
@@ -416,7 +417,7 @@ impl Exchanges {
         };
         let option = match close {
             Some(_) => Some("close"),
-            // RFC 9112 §9.3: an HTTP/1.0 client needs to be told.
+            // RFC 9112 §9.3: an HTTP/1.0 client needs an explicit field.
             None if exchange.version == Version::Http10 => Some("keep-alive"),
             None => None,
         };
@@ -424,7 +425,7 @@ impl Exchanges {
         count_answer(worker, response);
         let Some(reason) = close else { return Event::ResponseEnds };
         self.closing = Some(reason);
-        // A client that asked for the end sends nothing more; one that did not may be sending now.
+        // A client that requested the close sends nothing more; another may be sending now.
         self.linger = reason != CloseReason::NotPersistent || exchange.persistent;
         Event::ResponseEndsLast
     }

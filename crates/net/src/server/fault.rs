@@ -1,4 +1,4 @@
-//! Requests that end without the handler's answer: refused, too slow, or cut by the end of their connection.
+//! Requests without the handler's response: refused, too slow, or cut by the end of their connection.
 
 use super::exchanges::{Described, Exchange, Exchanges, Turn};
 use super::worker::Worker;
@@ -11,7 +11,7 @@ use flatout_http::refusal::Refusal;
 use flatout_http::request::RequestHead;
 
 impl Exchanges {
-    /// Refuses what was being received: `raw` when no head was understood, else the body of the request at hand.
+    /// Refuses the request being received: `raw` if no head was parsed, else the body of the current request.
     pub(crate) fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
         let request = self.take_unanswered();
         let started_ns = match &request {
@@ -28,7 +28,7 @@ impl Exchanges {
         }
     }
 
-    /// Refuses a request to the site of `source`: its head announces more content than the server discards unread.
+    /// Refuses a request to the site of `source`: its head announces more content than the server discards.
     pub(super) fn refuse_large<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -43,13 +43,13 @@ impl Exchanges {
         turn.worker.stage(self.peer(), Logged::Head(head), answer);
     }
 
-    /// The request whose content or answer was being waited for.
+    /// The request whose content or response was pending.
     fn take_unanswered(&mut self) -> Option<Described> {
         let receiving = self.receiving.take().map(|receiving| receiving.request);
         receiving.or_else(|| self.awaiting.take().map(|awaiting| awaiting.request))
     }
 
-    /// The one error response a connection may end with. Returns what the log says of it.
+    /// Sends the one error response that may end a connection. Returns its logged data.
     fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> Failed {
         self.machine.advance(Event::Fault);
         let response = worker.handler.handle_error(fault.status, fault.text);
@@ -69,7 +69,7 @@ impl Exchanges {
         Failed { log: response.log, status: fault.status, body_bytes }
     }
 
-    /// The head or body at hand was not complete in time: 408 into `output`, for a connection that has sent `raw`.
+    /// Handles an incomplete head or body that timed out: 408 into `output`, for a connection that has sent `raw`.
     pub(crate) fn handle_slow<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -92,8 +92,8 @@ impl Exchanges {
         }
     }
 
-    /// The connection is closed for `reason`, with `unsent_bytes` of output left: logs the request that got no answer,
-    /// or not all of it.
+    /// The connection is closed for `reason`, with `unsent_bytes` of output left: logs the request without complete
+    /// response.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason, unsent_bytes: u64) {
         self.cut_content(reason);
         if let Some(streaming) = self.streaming.take() {
@@ -111,7 +111,7 @@ impl Exchanges {
     }
 }
 
-/// The error response that a connection ended with.
+/// The error response that ended a connection.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     log: u8,
@@ -125,13 +125,13 @@ impl Failed {
     }
 }
 
-/// Why a connection ends with an error response, and how.
+/// Why and how a connection ends with an error response.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     status: u16,
     text: &'static str,
     reason: CloseReason,
-    /// Its request was a HEAD, so it has no content (RFC 9110 §9.3.2).
+    /// True for HEAD, whose response has no content (RFC 9110 §9.3.2).
     to_head: bool,
 }
 
@@ -141,7 +141,7 @@ impl Fault {
     }
 }
 
-/// Whether the request at hand is a HEAD, as far as that can be known of one that was not understood.
+/// Returns whether the current request is a HEAD, as far as that is known of an unparsed one.
 fn asked_by_head(request: Option<&Described>, raw: &[u8]) -> bool {
     match request {
         Some(request) => request.exchange.to_head,

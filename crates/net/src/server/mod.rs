@@ -1,21 +1,21 @@
 //! The server role of the HTTP/1.1 core, on sockets.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
 //! | [`settings`] | timeouts and limits of a server |
-//! | [`worker`] | what the connections of one thread share; its life from start to drain |
-//! | `accept` | from a listener to a connection, answering before registering where it can |
+//! | [`worker`] | state shared by one thread's connections; its life from start to drain |
+//! | `accept` | from a listener to a connection, responding before registration if possible |
 //! | `connection` | bytes in, bytes out, and how a connection ends |
-//! | `opening` | beginning with TLS, with HTTP/2, or on the wrong port |
+//! | `opening` | connections that begin with TLS, with HTTP/2, or on the wrong port |
 //! | `exchanges` | from received bytes to output, through the handler |
-//! | `receiving` | a request's content: thrown away, or on its way to the handler |
-//! | `awaiting` | answers that are being made, and what goes ahead of them |
-//! | `streaming` | answers that come bit by bit |
-//! | `polling` | a connection that waits for the handler as well as for its client |
+//! | `receiving` | request content: discarded, or on its way to the handler |
+//! | `awaiting` | pending responses, and their interim responses |
+//! | `streaming` | streamed responses |
+//! | `polling` | a connection that waits for both the handler and the client |
 //! | `fault` | requests that are refused, too slow or cut |
-//! | `tunnel` | connections that go on with another protocol |
+//! | `tunnel` | connections that switch to another protocol |
 //! | `sending` | writing: partial writes, slow readers, files |
-//! | [`signals`] | what the operating system tells the server |
+//! | [`signals`] | signals from the operating system |
 //! | `task` | waiting: readiness and deadlines of one registered connection |
 
 pub(crate) mod accept;

@@ -1,5 +1,5 @@
-//! How a connection begins where more than HTTP/1.1 is spoken: with a TLS handshake, with the preface of HTTP/2, or
-//! with what belongs to another port.
+//! The beginning of a connection that may not be HTTP/1.1: with a TLS handshake, with the preface of HTTP/2, or meant
+//! for another port.
 
 use super::connection::{Next, ServerConnection};
 use super::exchanges::Turn;
@@ -14,7 +14,7 @@ use flatout_http::refusal::Refusal;
 use std::os::fd::BorrowedFd;
 
 impl ServerConnection {
-    /// Goes on with the TLS handshake. `None` when it is complete and HTTP/1.1 follows.
+    /// Advances the TLS handshake. `None` if it is complete and HTTP/1.1 follows.
     #[inline(never)]
     pub(super) fn handshake<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
         let session = self.tls.as_mut()?;
@@ -27,7 +27,7 @@ impl ServerConnection {
             Handshake::Read => Some(Next::Read),
             Handshake::Write => Some(Next::Write),
             Handshake::PlainHttp(input) => {
-                // Who speaks HTTP here is told so in HTTP.
+                // A client that speaks HTTP on a TLS port receives an HTTP response.
                 self.tls = None;
                 self.refuse_plain(worker, fd, &input).or_else(|| self.close_or_linger(fd))
             }
@@ -58,7 +58,7 @@ impl ServerConnection {
         received
     }
 
-    /// The first bytes of a client that may speak HTTP/2 with prior knowledge (RFC 9113 §3.3).
+    /// Handles the first bytes of a client that may use HTTP/2 with prior knowledge (RFC 9113 §3.3).
     pub(super) fn handle_opening<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -79,14 +79,15 @@ impl ServerConnection {
         if is_invalid_preface(&stash) {
             return Some(Next::Close(CloseReason::H2Protocol));
         }
-        // All else is HTTP/1.1, which answers what it cannot read.
+        // Everything else is HTTP/1.1, which responds to malformed requests.
         self.may_be_http2 = false;
         self.use_input(worker, fd, &stash)
     }
 }
 
-/// Whether `bytes` have the shape of the preface and are another one: a line that names no version of HTTP/1, and an empty
-/// line, in no fewer bytes. No client of HTTP/1.1 sends a request without fields, and RFC 9113 §3.4 has the connection end.
+/// Returns whether `bytes` resemble the preface without being it: a line without a version of HTTP/1, and an empty
+/// line, in at least as many bytes. No HTTP/1.1 client sends a request without fields, and RFC 9113 §3.4 requires
+/// closing the connection.
 fn is_invalid_preface(bytes: &[u8]) -> bool {
     let Some(line_bytes) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return false };
     let line = &bytes[..line_bytes];

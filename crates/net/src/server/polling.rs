@@ -1,4 +1,4 @@
-//! A connection that waits for the handler as well as for its client: content on its way in, an answer on its way out.
+//! A connection that waits for both the handler and its client: content on its way in, a response on its way out.
 
 use super::connection::{Next, ServerConnection};
 use super::exchanges::Turn;
@@ -13,14 +13,14 @@ use crate::tls::session::Received;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Outputs made and sent before another connection has its turn.
+/// Outputs sent before it yields to other connections.
 const OUTPUTS_MAX: u32 = 16;
 
-/// Receives of content before another connection has its turn.
+/// Receives of content before it yields to other connections.
 const RECEIVES_MAX: u32 = 8;
 
 impl ServerConnection {
-    /// Asks the handler for what it has under way, sends what there is, and gives it what content has come.
+    /// Polls the handler, sends its output, and delivers received content to it.
     pub(crate) fn poll_answer<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -40,7 +40,7 @@ impl ServerConnection {
             let mut turn = Turn::new(worker, &mut output);
             let flow = self.exchanges.poll_answer(&mut turn, context);
             let Turn { tail, ends, .. } = turn;
-            // A long piece is a turn.
+            // A long piece takes the whole turn.
             let is_long = matches!(&tail, Tail::File(_));
             let has_output = !output.is_empty() || !matches!(tail, Tail::None) || ends.is_some();
             if has_output && let Some(next) = self.send_output(worker, socket.fd(), &output, tail, ends) {
@@ -64,14 +64,14 @@ impl ServerConnection {
         Poll::Pending
     }
 
-    /// Goes on after an answer. A socket that was emptied and has brought nothing since is not asked again.
+    /// Continues after a response. A socket that was drained and has not become readable since is not read again.
     fn go_on<H: Handler>(&mut self, worker: &Worker<H>, socket: &Registered) -> Next {
         let rests = !self.undrained && !self.half_closed && self.is_idle() && !worker.draining.get();
         if rests { Next::Read } else { self.turn(worker, socket.fd()) }
     }
 
-    /// Gives the handler the content that has come, as long as it has room for more. Returns what the connection does
-    /// when that ends it.
+    /// Delivers received content to the handler while it has room. Returns the next action if that ends the
+    /// connection.
     fn poll_content<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -127,8 +127,8 @@ impl ServerConnection {
         if output.is_empty() { None } else { self.send_output(worker, socket.fd(), &output, Tail::None, None) }
     }
 
-    /// While the handler is waited for, sees that the client goes. One that has closed its side by the time its answer
-    /// begins may still want to read it; one that does so later does not.
+    /// Detects that the client leaves while the handler is pending. A client that closed its side before its response
+    /// started may still read it; one that does so later does not.
     fn watch(&mut self, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
         let begun = self.exchanges.begin_waiting();
         while !self.half_closed {
@@ -147,14 +147,14 @@ impl ServerConnection {
                 self.half_closed = true;
                 return None;
             }
-            // What has come is read when its turn comes, without waiting for more.
+            // Received bytes are read in their turn, without waiting for more.
             guard.clear_ready();
             self.undrained = true;
         }
         None
     }
 
-    /// Hands the connection over to what goes on with it.
+    /// Hands the connection over to the tunnel.
     pub(crate) fn begin_tunnel<H: Handler>(&mut self, worker: &Rc<Worker<H>>, socket: Registered) {
         if let Some(tunnelled) = self.exchanges.take_tunnel() {
             TunnelTask::spawn(worker, socket, tunnelled, self.take_over());

@@ -1,4 +1,4 @@
-//! A request's content as it comes: read to its end where nobody wants it, given to the handler that has taken it.
+//! Request content: read to its end and discarded, or delivered to the handler that took it.
 
 use super::exchanges::{Described, Exchanges, Turn};
 use crate::content::{ContentWriter, Interims};
@@ -11,33 +11,33 @@ use flatout_http::refusal::Refusal;
 use std::rc::Rc;
 use std::task::Context;
 
-/// A client that sends content for a handler must bring so much of it within each body timeout, or its end: 2 KiB a
-/// second with the default. Time in which the handler has no room for more does not count.
+/// Bytes that a client must send within each body timeout, unless its content ends: 2 KiB a second with the default.
+/// Time in which the handler has no room does not count.
 pub(crate) const ROUND_BYTES: u64 = 64 * 1024;
 
-/// A request whose content nobody wants, with the answer it will get when that has been read.
+/// A request whose content is discarded, with the response that follows.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) decoder: BodyDecoder,
     pub(super) body_bytes: u64,
     pub(super) reply: Reply,
     pub(super) request: Described,
-    /// What a reply that comes later may send ahead.
+    /// Interim responses of a later reply.
     pub(super) interims: Option<Interims>,
 }
 
-/// Content on its way to the handler that has taken it.
+/// Content on its way to the handler that took it.
 #[derive(Debug)]
 pub(super) struct Intake {
     decoder: BodyDecoder,
     writer: ContentWriter,
-    /// The reader has room, so it is for the client to send more.
+    /// The reader has room, so the client has to send more.
     waits_for_client: bool,
-    /// Bytes given in the wait at hand.
+    /// Bytes delivered in the current wait.
     round_bytes: u64,
-    /// Tells the waits apart.
+    /// Distinguishes successive waits.
     rounds: u32,
-    /// Bytes thrown away since nobody reads any more.
+    /// Bytes discarded since the reader was dropped.
     discarded_bytes: u64,
 }
 
@@ -46,11 +46,11 @@ impl Intake {
         Self { decoder, writer, waits_for_client: true, round_bytes: 0, rounds: 0, discarded_bytes: 0 }
     }
 
-    /// Whether more should be received now. When not, `context` is woken when it should.
+    /// Ready if more should be received now; otherwise wakes `context` later.
     fn poll_wanted(&mut self, discarded_bytes_max: u64, context: &mut Context<'_>) -> bool {
         let wanted = if self.writer.is_abandoned() {
-            // What the handler does not read is read for it, up to the bound for content that nobody wants; then the
-            // answer comes first, and the connection ends with it.
+            // Content that the handler does not read is discarded, up to the bound for unread content; beyond it the
+            // response comes first, and ends the connection.
             self.discarded_bytes <= discarded_bytes_max
         } else {
             self.writer.poll_room(context).is_ready()
@@ -67,7 +67,7 @@ impl Intake {
         self.rounds = self.rounds.wrapping_add(1);
     }
 
-    /// Gives what `input` holds of the content to the reader. Returns how much was used, and whether that was the end.
+    /// Delivers the content in `input` to the reader. Returns the bytes used, and whether that was the end.
     fn give(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
         let mut used = 0;
         while used < input.len() {
@@ -90,7 +90,7 @@ impl Intake {
         Ok((used, false))
     }
 
-    /// Whether somebody may yet read it.
+    /// Returns whether it may still be read.
     pub(super) fn is_read(&self) -> bool {
         !self.writer.is_abandoned()
     }
@@ -99,7 +99,8 @@ impl Intake {
         self.writer.cut(reason);
     }
 
-    /// When nobody has asked for any of it, and its end is near enough to be read before the answer: what reads it.
+    /// The decoder that discards the content, if it was never polled and its end is near enough to be read before the
+    /// response.
     fn unwanted(self, body_bytes_max: u64) -> Result<BodyDecoder, Self> {
         let near = matches!(self.decoder, BodyDecoder::Length(remaining) if remaining <= body_bytes_max);
         if near && self.writer.was_never_asked() { Ok(self.decoder) } else { Err(self) }
@@ -107,7 +108,7 @@ impl Intake {
 }
 
 impl Exchanges {
-    /// Reads on in content that nobody wants, to find its end and to refuse it if it is malformed.
+    /// Continues discarding content, to find its end and to refuse it if it is malformed.
     pub(super) fn discard<H: Handler>(&mut self, turn: &mut Turn<'_, H>, input: &[u8]) -> usize {
         let Some(receiving) = self.receiving.as_mut() else { return 0 };
         let mut used = 0;
@@ -144,24 +145,24 @@ impl Exchanges {
         }
     }
 
-    /// Whether the handler wants more of the request's content now. When not, `context` is woken when it does.
+    /// Ready if the handler wants more of the request's content now; otherwise wakes `context` later.
     pub(crate) fn poll_wants_content(&mut self, discarded_bytes_max: u64, context: &mut Context<'_>) -> bool {
         self.intake.as_mut().is_some_and(|intake| intake.poll_wanted(discarded_bytes_max, context))
     }
 
-    /// Whether the answer waits for the client to send more content.
+    /// Returns whether the response waits for the client to send more content.
     pub(crate) fn waits_for_content(&self) -> bool {
-        // Once an answer has begun, how long the rest may take is between its maker and the client.
+        // After the response has started, its handler and the client decide how long the rest takes.
         self.awaiting.is_some() && self.intake.as_ref().is_some_and(|intake| intake.waits_for_client)
     }
 
-    /// Tells one wait for content from the next.
+    /// Distinguishes successive waits for content.
     pub(crate) fn content_rounds(&self) -> u32 {
         self.intake.as_ref().map_or(0, |intake| intake.rounds)
     }
 
-    /// Gives content that was received to the handler. Returns how much of `input` was used, which is all unless the
-    /// content ended, or the reason for which the connection ends now.
+    /// Delivers received content to the handler. Returns how much of `input` was used, which is all unless the
+    /// content ended, or the reason for closing the connection.
     pub(crate) fn give_content<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -179,7 +180,7 @@ impl Exchanges {
                 Ok(used)
             }
             Err(refusal) if self.streaming.is_some() => {
-                // The answer has begun: there can be no other.
+                // The response has started: there can be no other.
                 turn.worker.counters.refusals[refusal as usize].add(1);
                 self.cut_content(CloseReason::Refused);
                 Err(CloseReason::Refused)
@@ -191,15 +192,15 @@ impl Exchanges {
         }
     }
 
-    /// The content will not be received any further.
+    /// Stops receiving the content.
     pub(super) fn cut_content(&mut self, reason: CloseReason) {
         if let Some(intake) = self.intake.take() {
             intake.cut(reason);
         }
     }
 
-    /// An answer came before the content was whole: it waits for the end of content that nobody has asked for, when
-    /// that is near. Returns the decoder for it then.
+    /// A response precedes the end of the content: it waits for the end of content that was never polled, if that is
+    /// near. Returns the decoder for it in that case.
     pub(super) fn take_unwanted(&mut self, body_bytes_max: u64) -> Option<BodyDecoder> {
         match self.intake.take()?.unwanted(body_bytes_max) {
             Ok(decoder) => Some(decoder),

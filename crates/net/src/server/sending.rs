@@ -1,4 +1,4 @@
-//! Writing a response: all at once where the socket takes it, the rest when it does.
+//! Writing a response: at once if the socket takes it, the rest when it is writable.
 
 use crate::access::Staged;
 use crate::ending::CloseReason;
@@ -13,23 +13,23 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A file goes out in calls of so much at the most, and so many calls before another connection has its turn.
+/// Upper bound of one sendfile call, in bytes, and of the calls before it yields to other connections.
 const SENDFILE_BYTES_MAX: u64 = 1024 * 1024;
 const SENDFILE_CALLS_MAX: u32 = 4;
 
-/// The end of a file is not sent by sendfile but read, and only when the file is still the version that the head
-/// promised: so no complete answer can hold two versions. That holds for files that are replaced or truncated and
-/// written anew. What is written over in place, without truncation, also changes the pages that sendfile has lent to
-/// the socket and the client has not taken yet; no server that sends files without copying them can know.
+/// The end of a file is not sent by sendfile but read, and only if the file is still the version of the head: so no
+/// complete response can mix two versions. That covers files that are replaced, or truncated and rewritten.
+/// Overwriting in place without truncation also changes the pages that sendfile has lent to the socket and the client
+/// has not received yet; no server that sends files without copying can detect that.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
-/// A file that is read and sent is so in pieces of so much: two system calls each. As much as nginx reads.
+/// Piece size of a file that is read and sent, with two system calls each. The same as nginx's.
 const COPY_BYTES: usize = 32 * 1024;
 
-/// Slices that one call writes at the most; the kernel takes 1,024.
+/// Upper bound of slices in one write; the kernel's is 1,024.
 const SLICES_MAX: usize = 32;
 
-/// What follows the bytes of the output buffer.
+/// The body after the bytes of the output buffer.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
@@ -40,18 +40,18 @@ pub(crate) enum Tail {
     Segments(VecDeque<Segment>),
 }
 
-/// What comes after all that is written now.
+/// What follows the current output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Other answers may.
+    /// Further responses may follow.
     Open,
-    /// Nothing: our side is closed as soon as all is with the kernel. The last packet waits for that, and carries the
-    /// FIN as well: a packet and its acknowledgement less for a connection.
+    /// Nothing: the sending side is closed as soon as the kernel has everything. The last packet waits for that, and
+    /// also carries the FIN, which saves a packet and its acknowledgement per connection.
     Closed,
 }
 
 impl Then {
-    /// How the last bytes are sent.
+    /// The flags for the last bytes.
     const fn flags(self) -> SendFlags {
         match self {
             Self::Open => SendFlags::NOSIGNAL,
@@ -60,27 +60,27 @@ impl Then {
     }
 }
 
-/// How far a write came.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// All is with the kernel.
+    /// The kernel has everything.
     Done,
-    /// The socket takes no more now.
+    /// The socket is full.
     Blocked,
-    /// It would take more, but others wait.
+    /// The socket would take more, but other connections wait.
     Yield,
-    /// It never will.
+    /// The connection failed.
     Failed(CloseReason),
 }
 
-/// A response the socket did not take at once.
+/// A response that the socket did not take at once.
 #[derive(Debug)]
 pub(crate) struct Sending {
     buffered: SharedBytes,
     tail: Tail,
-    /// The transition that the end of this response is; `None` when it was taken already.
+    /// The transition at the end of this response; `None` if it was taken already.
     pub(crate) ends: Option<Event>,
-    /// Log lines of the responses in here.
+    /// Log lines of the contained responses.
     pub(crate) staged: Staged,
 }
 
@@ -89,7 +89,7 @@ impl Sending {
         Self { buffered: SharedBytes::from(unsent), tail, ends, staged }
     }
 
-    /// What the kernel has not taken.
+    /// Bytes that the kernel has not taken.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         let tail_bytes = match &self.tail {
             Tail::None => 0,
@@ -100,7 +100,7 @@ impl Sending {
         self.buffered.len() as u64 + tail_bytes
     }
 
-    /// Goes on writing. Returns the bytes that the kernel took.
+    /// Continues writing. Returns the bytes that the kernel took.
     pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, then: Then) -> (u64, Progress) {
         let (sent, total, progress) = match tls {
             None => write_out(fd, &self.buffered, &mut self.tail, then),
@@ -113,7 +113,7 @@ impl Sending {
 }
 
 /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
-/// taken in all, and how it ended.
+/// taken in total, and the result.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then: Then) -> (usize, u64, Progress) {
     if let Tail::Segments(segments) = tail {
         return write_gathered(fd, output, segments, then);
@@ -141,7 +141,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
                     bytes.advance(count - of_output);
                 }
                 if of_output < unsent.len() {
-                    // The socket is full; asking again would only be told so.
+                    // The socket is full; another call would only return EAGAIN.
                     return (sent, total, Progress::Blocked);
                 }
             }
@@ -150,7 +150,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
         }
     }
     let (count, progress) = match tail {
-        // Segments have gone with the output.
+        // Segments were sent with the output.
         Tail::None | Tail::Segments(_) => (0, Progress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes, then),
         Tail::File(file) => write_file(fd, file, then),
@@ -159,7 +159,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
     (sent, total + count, progress)
 }
 
-/// Writes `output` and the segments behind it, as many slices in one call as the call takes. A file has calls of its own.
+/// Writes `output` and the segments after it, with as many slices per call as permitted. A file has separate calls.
 #[inline(never)]
 fn write_gathered(
     fd: BorrowedFd<'_>,
@@ -199,7 +199,7 @@ fn write_gathered(
             bytes += segment.len();
         }
         let behind = count - usize::from(sent < output.len());
-        // What follows shares a packet with the end of this.
+        // The data that follows shares a packet with the end of this.
         let more = if segments.iter().skip(behind).any(|segment| !segment.is_empty()) {
             SendFlags::NOSIGNAL | SendFlags::MORE
         } else {
@@ -222,7 +222,7 @@ fn write_gathered(
     }
 }
 
-/// Leaves out the first `count` bytes, which lie in segments that are bytes.
+/// Skips the first `count` bytes, which lie in segments in memory.
 fn advance(segments: &mut VecDeque<Segment>, mut count: usize) {
     while count > 0 {
         let Some(Segment::Bytes(bytes)) = segments.front_mut() else { return };
@@ -254,8 +254,8 @@ fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64,
     (total, Progress::Done)
 }
 
-/// sendfile up to the last piece, which is checked, or to the end of a file of our own. Kept out of line: its buffer would have the stack of every small
-/// answer probed.
+/// Sends a file up to its last piece, which is verified, or to the end of a file that only this process writes. Not
+/// inlined: its buffer would cause a stack probe for every small response.
 #[inline(never)]
 fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
@@ -263,7 +263,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Prog
         if file.bytes == 0 {
             return (total, Progress::Done);
         }
-        // Nobody else writes a file of our own, so its end needs no look.
+        // Other processes do not write such a file, so its end needs no check.
         let checked_bytes = if file.file.identity.is_none() { 0 } else { FILE_END_BYTES as u64 };
         if file.bytes <= checked_bytes {
             let (count, progress) = write_file_end(fd, file, then);
@@ -271,7 +271,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Prog
         }
         let wanted = (file.bytes - checked_bytes).min(SENDFILE_BYTES_MAX);
         match sendfile(fd, file.file.fd.as_fd(), Some(&mut file.offset), wanted as usize) {
-            // The file has become shorter than its head says.
+            // The file is now shorter than its head declares.
             Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
             Ok(count) => {
                 total += count as u64;
@@ -287,12 +287,12 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Prog
     (total, Progress::Yield)
 }
 
-/// Reads the whole file and sends what was read, as a server does that has no sendfile.
+/// Reads the whole file and sends it, as a server without sendfile does.
 #[inline(never)]
 fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
     let mut buffer = vec![0; COPY_BYTES];
-    // As much as sendfile is allowed in one turn.
+    // As much as sendfile may send in one turn.
     while total < SENDFILE_BYTES_MAX * u64::from(SENDFILE_CALLS_MAX) {
         let rest = file.bytes.saturating_sub(FILE_END_BYTES as u64);
         if rest == 0 {
@@ -301,7 +301,7 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progr
         }
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
         let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
-            // The file has become shorter than its head says.
+            // The file is now shorter than its head declares.
             Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
             Ok(read) => read,
             Err(Errno::INTR) => continue,
@@ -316,8 +316,8 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progr
     (total, Progress::Yield)
 }
 
-/// Sends a piece that was read of the file, which goes on behind what was taken. Says how much that was, and what stands in
-/// the way of more.
+/// Sends a piece that was read from the file, which continues after the bytes taken. Returns their number, and the
+/// reason for stopping, if any.
 fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: SendFlags) -> (u64, Option<Progress>) {
     match send(fd, piece, flags) {
         Ok(count) => {
@@ -330,7 +330,7 @@ fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: Send
     }
 }
 
-/// Reads the end of the file, looks whether it is still the same version, and only then sends it.
+/// Reads the end of the file, verifies that it is still the same version, and only then sends it.
 fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
     let mut total = 0;
     while file.bytes > 0 {
@@ -355,7 +355,7 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, 
 
 pub(crate) fn progress_of(errno: Errno) -> Progress {
     match errno {
-        // AGAIN and WOULDBLOCK are one number on Linux.
+        // AGAIN and WOULDBLOCK are equal on Linux.
         Errno::AGAIN => Progress::Blocked,
         Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT => Progress::Failed(CloseReason::ClientReset),
         _ => Progress::Failed(CloseReason::SocketFailed),

@@ -1,32 +1,33 @@
-//! Timeouts and limits of a server, and where each default comes from.
+//! Timeouts and limits of a server, and the sources of the defaults.
 
 use flatout_http::limits::Limits;
 
-/// How long a worker waits for what, in milliseconds. Each ends a connection with a reason of its own.
+/// Timeouts of a worker, in milliseconds. Each has a close reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a request to begin on an open connection. nginx waits 75 s, Apache 5 s.
+    /// For the start of a request on an open connection. nginx waits 75 s, Apache 5 s.
     pub idle_timeout_ms: u64,
-    /// For a head to be complete, from its first byte. A trickle does not extend it.
+    /// For a complete head since its first byte. A trickle does not extend it.
     pub head_timeout_ms: u64,
-    /// For a request body to be complete, from the end of its head. A trickle does not extend it.
+    /// For a complete request body since the end of its head. A trickle does not extend it.
     pub body_timeout_ms: u64,
     /// For more of a gRPC request's content, whose client may be silent between two messages.
     pub stream_timeout_ms: u64,
     /// For the client to take at least one byte of a response.
     pub write_timeout_ms: u64,
-    /// For the client to close, after a response that ended the connection before all it sent was read.
+    /// For the client to close, after a last response that preceded the end of its request.
     pub linger_timeout_ms: u64,
-    /// For a TLS handshake to be complete, and for the preface of HTTP/2.
+    /// For a complete TLS handshake, and for the preface of HTTP/2.
     pub handshake_timeout_ms: u64,
-    /// For what is under way when the server is told to stop.
+    /// For exchanges in progress when the server is stopping.
     pub drain_timeout_ms: u64,
-    /// For what is under way when another process has taken the listeners over: it holds nobody up, so it may be long.
+    /// For exchanges in progress after another process has taken over the listeners. It delays nothing else, so it
+    /// may be long.
     pub hand_over_timeout_ms: u64,
 }
 
 impl Timeouts {
-    /// What `flatout serve` uses.
+    /// The defaults of `flatout serve`.
     pub const DEFAULT: Self = Self {
         idle_timeout_ms: 60_000,
         head_timeout_ms: 10_000,
@@ -39,7 +40,7 @@ impl Timeouts {
         hand_over_timeout_ms: 600_000,
     };
 
-    /// How often the deadlines are looked through: an eighth of the shortest, from 5 ms to half a second.
+    /// Interval between scans of the deadlines: an eighth of the shortest timeout, from 5 ms to half a second.
     pub fn sweep_interval_ms(&self) -> u64 {
         let shortest = self
             .idle_timeout_ms
@@ -60,27 +61,27 @@ impl Default for Timeouts {
     }
 }
 
-/// All that a worker's behaviour depends on, beside its handler.
+/// All settings of a worker, besides its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bounds on what a client may send.
+    /// Bounds of requests.
     pub limits: Limits,
-    /// Bounds on how long it may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Connections a worker has open before idle ones must leave for new ones. What the kernel allows beyond it is for
-    /// files: a connection that is accepted should find a descriptor for what it asks for.
+    /// Open connections per worker above which idle ones must close for new ones. The remaining descriptors are for
+    /// files: an accepted connection should find one for its response.
     pub connections_max: usize,
-    /// Connections accepted before those that are open have their turn; at least 1.
+    /// Connections accepted before open ones have their turn; at least 1.
     pub accept_batch: usize,
-    /// Whether each accepted connection is told to acknowledge at once (TCP_QUICKACK). It costs a system call.
+    /// Whether TCP_QUICKACK is set on each accepted connection. It costs a system call.
     pub quickack: bool,
-    /// Whether files that are not in memory go out by sendfile; if not they are read and sent, so copied twice. Over TLS and
-    /// HTTP/2 they are read in any case.
+    /// Whether uncached files are sent by sendfile; otherwise they are read and sent, so copied twice. Over TLS and
+    /// HTTP/2 they are always read.
     pub sendfile: bool,
 }
 
-/// Connections accepted before those that are open have their turn. Enough for a crowd that comes at once, few enough
-/// that nobody notices; not measured.
+/// Connections accepted before open ones have their turn. Enough for a burst of connections, few enough not to cause
+/// delays; not measured.
 pub const ACCEPT_BATCH: usize = 64;
 
 impl Default for Settings {

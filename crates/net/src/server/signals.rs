@@ -1,7 +1,8 @@
-//! What the operating system tells the server, as a descriptor that can be waited for beside others.
+//! Signals from the operating system, through a descriptor that can be polled with others.
 //!
-//! The signals are blocked, not handled: they queue until they are read, and interrupt nothing. The threads started
-//! later inherit that, so it must be done before them; a program started with `std::process::Command` does not.
+//! The signals are blocked, not handled: they queue until they are read, and interrupt nothing. Threads started later
+//! inherit the mask, so it must be set before them; a program started with `std::process::Command` does not inherit
+//! it.
 
 #![allow(unsafe_code)] // the signal mask and the descriptor, which no safe wrapper offers
 
@@ -12,42 +13,43 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use tokio::sync::watch;
 
-/// Where the phase is set and read.
+/// A channel that carries the phase of the server.
 pub fn phase_channel() -> (watch::Sender<Phase>, watch::Receiver<Phase>) {
     watch::channel(Phase::Serve)
 }
 
-/// What a signal asks for.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// SIGTERM or SIGINT: stop; for the second time, at once. SIGHUP too, when the terminal has gone.
+    /// SIGTERM or SIGINT: stop; the second one, immediately. Also SIGHUP if the terminal was closed.
     Stop,
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
-    /// SIGUSR1: print the counters and open the logs again.
+    /// SIGUSR1: print the counters and reopen the logs.
     Report,
     /// SIGUSR2: hand over to a new process.
     Upgrade,
 }
 
-/// The signals that the server listens to.
+/// The signals that the server handles.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
 /// Bytes of the kernel's `signalfd_siginfo`.
 const SIGINFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
 
-/// `ssi_code` of what the kernel itself sends.
+/// `ssi_code` of signals sent by the kernel itself.
 const FROM_KERNEL: i32 = 0x80;
 
 impl Signals {
-    /// Blocks the signals for this thread, and those it starts, and opens the descriptor they come by.
+    /// Blocks the signals for this thread, and those it starts, and opens the signalfd.
     ///
     /// # Errors
-    /// When the kernel has no descriptor for it.
+    /// If no descriptor is left.
     pub fn take() -> io::Result<Self> {
-        // SAFETY: the set lives on this stack and is initialised by sigemptyset before anything reads it; the calls
-        // take pointers to it for their own duration, and the descriptor that signalfd returns is nobody else's.
+        // SAFETY: the set lives on this stack and is initialised by sigemptyset before it is read; the calls use
+        // pointers to it only for their own duration, and the descriptor that signalfd returns is owned by nothing
+        // else.
         unsafe {
             let mut set = std::mem::zeroed::<libc::sigset_t>();
             libc::sigemptyset(&raw mut set);
@@ -66,12 +68,12 @@ impl Signals {
         }
     }
 
-    /// The descriptor, readable when a signal has come.
+    /// The descriptor, readable when a signal is pending.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// The next signal that has come; `None` when there is none.
+    /// The next pending signal; `None` if there is none.
     pub fn next(&self) -> Option<Told> {
         let mut info = [0; SIGINFO_BYTES];
         loop {
@@ -84,13 +86,13 @@ impl Signals {
     }
 }
 
-/// signalfd(2): the number first, then an error and the code, 32 bits each.
+/// Parses the layout of signalfd(2): the number, then an error and the code, 32 bits each.
 fn parse_info(info: &[u8; SIGINFO_BYTES]) -> Option<Told> {
     let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
     let (signal, code) = (word(0), word(8));
     match signal {
         libc::SIGTERM | libc::SIGINT => Some(Told::Stop),
-        // The kernel's own is the end of the terminal: nobody is there any more to stop us.
+        // Sent by the kernel when the terminal closes: no user is left to stop the server.
         libc::SIGHUP if code == FROM_KERNEL => Some(Told::Stop),
         libc::SIGHUP => Some(Told::Reload),
         libc::SIGUSR1 => Some(Told::Report),

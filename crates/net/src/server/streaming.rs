@@ -1,4 +1,4 @@
-//! An answer whose content comes bit by bit: framed, gathered and counted on its way to the socket.
+//! Streamed responses: framed, gathered and counted on their way to the socket.
 
 use super::exchanges::{COPY_BYTES_MAX, Described, Exchanges, Turn};
 use super::sending::Tail;
@@ -13,21 +13,21 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Pieces gathered into one output at the most.
+/// Upper bound of pieces gathered into one output.
 const PIECES_MAX: u32 = 64;
 
-/// How the client knows where the content ends.
+/// The framing of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// So many bytes more.
+    /// Content-Length, with this many bytes remaining.
     Length(u64),
-    /// The chunked transfer coding; whether a chunk is still without its line end.
+    /// The chunked transfer coding; `open` if a chunk's line end is still missing.
     Chunked { open: bool },
-    /// With the connection (RFC 9112 §6.3, for HTTP/1.0).
+    /// The end of the connection (RFC 9112 §6.3, for HTTP/1.0).
     UntilClose,
 }
 
-/// What the log says of an answer, kept until it has ended.
+/// The logged data of a response, retained until it has ended.
 #[derive(Debug)]
 pub(crate) struct Outlined {
     log: u8,
@@ -50,7 +50,7 @@ impl Outlined {
         }
     }
 
-    /// The answer, of which `body_bytes` were sent.
+    /// The log's view of the response, of which `body_bytes` were sent.
     pub(crate) fn answer(&self, body_bytes: u64, started_ns: u64) -> Answer<'_> {
         Answer {
             log: self.log,
@@ -65,35 +65,35 @@ impl Outlined {
     }
 }
 
-/// How far a poll of what is under way came.
+/// The result of polling a streamed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// It waits.
+    /// It waits for its source.
     Wait,
-    /// There is more to be had when what was made is sent.
+    /// More is available once the output is sent.
     More,
-    /// There is no more.
+    /// It is complete.
     Done,
-    /// There should be more, but it will not come.
+    /// It is incomplete, and will stay so.
     Failed(CloseReason),
 }
 
-/// An answer under way.
+/// A streamed response in progress.
 #[derive(Debug)]
 pub(super) struct Streaming {
     source: Stream,
     frame: Frame,
-    /// The head, when it could not be made into the output with the first piece.
+    /// The head, if it is held back for the first piece.
     held: Vec<u8>,
     pub(super) request: Described,
     outlined: Outlined,
-    /// Bytes of content made into output.
+    /// Bytes of content put into the output.
     content_bytes: u64,
     ends: Event,
-    /// Why there will be no more, once that is known.
+    /// Why the content will stay incomplete, if it does.
     failed: Option<CloseReason>,
     finished: bool,
-    /// It has been waited for, after its head was sent.
+    /// True if it had to wait after its head was sent.
     waited_for: bool,
 }
 
@@ -113,7 +113,7 @@ impl Streaming {
         }
     }
 
-    /// Asks for pieces until there are none now, or enough for one send.
+    /// Polls for pieces until none is available, or enough for one send.
     fn poll(&mut self, output: &mut Vec<u8>, tail: &mut Tail, context: &mut Context<'_>) -> Flow {
         output.append(&mut self.held);
         if let Some(reason) = self.failed {
@@ -125,7 +125,7 @@ impl Streaming {
             }
             let piece = match self.source.poll_piece(context) {
                 Poll::Ready(piece) => piece,
-                // All that was promised has come; whether the source knows that yet does not matter.
+                // All declared bytes have arrived, even if the source has not ended yet.
                 Poll::Pending if self.frame == Frame::Length(0) => Piece::End(None),
                 Poll::Pending => return Flow::Wait,
             };
@@ -149,14 +149,14 @@ impl Streaming {
         Flow::More
     }
 
-    /// Puts `segment` into the output as far as it is to be copied. Returns the rest.
+    /// Puts the part of `segment` that is to be copied into the output. Returns the rest.
     fn add(&mut self, segment: Segment, output: &mut Vec<u8>) -> Result<Tail, CloseReason> {
         let bytes = segment.len();
         if bytes == 0 {
             return Ok(Tail::None);
         }
         match &mut self.frame {
-            // Nothing of it: what the client has must not look whole.
+            // Drop all of it: the client must not mistake the content for the whole.
             Frame::Length(remaining) => *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?,
             Frame::Chunked { open } => {
                 if std::mem::replace(open, true) {
@@ -198,14 +198,14 @@ impl Streaming {
         Flow::Done
     }
 
-    /// What the log says when `unsent_bytes` of the output never reached the kernel.
+    /// The logged data if `unsent_bytes` of the output never reached the kernel.
     pub(super) fn answer(&self, unsent_bytes: u64) -> Answer<'_> {
         self.outlined.answer(self.content_bytes.saturating_sub(unsent_bytes), self.request.exchange.started_ns)
     }
 }
 
 impl Exchanges {
-    /// Asks the answer that is under way for more. It goes into the output and the tail.
+    /// Polls the streamed response for more, into the output and the tail.
     pub(super) fn poll_stream<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         let Some(streaming) = self.streaming.as_mut() else { return Flow::Done };
         if streaming.finished {
@@ -218,30 +218,30 @@ impl Exchanges {
         flow
     }
 
-    /// Keeps the head of an answer that has just begun until its first piece is there: `output` holds it from its
-    /// beginning on.
+    /// Holds back the head of a new response until its first piece is available: `output` contains it from `head_at`
+    /// on.
     pub(crate) fn hold_head(&mut self, output: &mut Vec<u8>, head_at: usize) {
         if let Some(streaming) = self.streaming.as_mut() {
             streaming.held = output.split_off(head_at);
         }
     }
 
-    /// The end of an answer that came bit by bit is with the kernel.
+    /// Handles that the kernel has all of a streamed response.
     pub(super) fn end_stream<H: Handler>(&mut self, worker: &Worker<H>) {
         if let Some(streaming) = self.streaming.take_if(|streaming| streaming.finished) {
             worker.stage_described(streaming.request.description.as_ref(), || streaming.answer(0));
             worker.commit("sent");
-            // Content that still comes has nobody left to read it.
+            // Content that still arrives has no reader.
             self.cut_content(CloseReason::RefusedBody);
         }
     }
 
-    /// More of an answer is waited for. Returns whether the client has had some time to see that it has begun.
+    /// Starts waiting for more of a response. Returns whether the client has had time to see that it has begun.
     pub(crate) fn begin_waiting(&mut self) -> bool {
         self.streaming.as_mut().is_some_and(|streaming| std::mem::replace(&mut streaming.waited_for, true))
     }
 
-    /// Whether the client would take what it has got for the whole answer if the connection just ended.
+    /// Returns whether closing the connection now would make the partial response look complete.
     pub(crate) fn must_reset(&self) -> bool {
         self.streaming.as_ref().is_some_and(|streaming| streaming.frame == Frame::UntilClose)
     }

@@ -13,30 +13,30 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// While the server is stopping, whoever has just connected gets this long to send a request, in milliseconds.
+/// Time for a new client to send a request while the server is stopping, in milliseconds.
 pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
 
 /// How a task ended.
 enum Ended {
     /// The connection is to be closed.
     Closed(CloseReason),
-    /// The connection goes on with HTTP/2, in a task of its own.
+    /// The connection continues with HTTP/2, in another task.
     Http2,
-    /// The connection goes on with what the handler has for it, in a task of its own.
+    /// The connection continues with the handler's tunnel, in another task.
     Tunnel,
 }
 
 /// A connection registered with the runtime.
 pub(crate) struct ServerTask<H: Handler> {
     worker: Rc<Worker<H>>,
-    /// `None` while it is polled, and when HTTP/2 has taken it over.
+    /// `None` while it is polled, and after HTTP/2 has taken it over.
     socket: Option<Registered>,
     connection: ServerConnection,
     slot: Option<SlotId>,
     wait_id: Option<(Wait, u32)>,
-    /// When the wait at hand ends, in milliseconds on the monotonic clock.
+    /// When the current wait ends, in milliseconds on the monotonic clock.
     deadline_ms: u64,
-    /// The deadline that stands in the worker's table: this one or an earlier.
+    /// The deadline in the worker's table: this one or an earlier.
     armed_ms: u64,
     next: Next,
 }
@@ -49,7 +49,7 @@ impl<H: Handler> ServerTask<H> {
         Self { worker, socket, connection, slot: None, wait_id: None, deadline_ms: u64::MAX, armed_ms: u64::MAX, next }
     }
 
-    /// Sets the deadline of a wait that has just begun.
+    /// Sets the deadline of a new wait.
     fn set_deadline(&mut self, slot: SlotId) {
         let wait_id = self.connection.wait_id();
         if self.wait_id == Some(wait_id) {
@@ -65,10 +65,10 @@ impl<H: Handler> ServerTask<H> {
             Wait::Body => timeouts.body_timeout_ms,
             Wait::Write => timeouts.write_timeout_ms,
             Wait::Linger => timeouts.linger_timeout_ms,
-            // The maker of the answer bounds how long it takes.
+            // The handler bounds the duration of its response.
             Wait::Answer => u64::MAX,
         };
-        // A wait begins with the turn that led to it, which read the clock.
+        // A wait starts with the turn that led to it, which read the clock.
         self.deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
         if self.deadline_ms < self.armed_ms {
             self.arm(slot);
@@ -80,20 +80,20 @@ impl<H: Handler> ServerTask<H> {
         self.worker.deadlines.borrow_mut().set(slot, self.deadline_ms);
     }
 
-    /// Answers the call of the sweep, of the drain, or of another connection that needs a descriptor.
+    /// Handles a call from the sweep, the drain, or a connection that needs a descriptor.
     fn handle_call(&mut self, socket: &Registered, slot: SlotId, call: Call) {
         let idle = self.connection.wait() == Wait::Idle;
-        // The call may have taken an expired deadline's place, so what stands in the table is not known.
+        // The call may have replaced an expired deadline, so the table's entry is unknown.
         self.armed_ms = u64::MAX;
         if call == Call::Expired && self.deadline_ms > self.worker.clock.read().monotonic_ms {
-            // An earlier wait's deadline: this one's comes later.
+            // The deadline of an earlier wait: the current one is later.
             self.arm(slot);
             return;
         }
         self.next = match call {
             Call::Expired => self.connection.handle_expired(&self.worker, socket.fd()),
             Call::Abandon => Next::Close(CloseReason::DrainDeadline),
-            // A request may have arrived with the call: one more turn looks.
+            // A request may have arrived with the call: check in one more turn.
             Call::Drain if idle => self.connection.turn(&self.worker, socket.fd()),
             Call::GiveWay if idle => {
                 let before = self.connection.wait_id();
@@ -107,7 +107,7 @@ impl<H: Handler> ServerTask<H> {
                 return;
             }
         };
-        // The wait begins anew, also when it is of the same kind.
+        // A new wait starts, even if it is of the same kind.
         self.wait_id = None;
     }
 
@@ -135,7 +135,7 @@ impl<H: Handler> ServerTask<H> {
                 Next::Answer => {
                     self.set_deadline(slot);
                     let Poll::Ready(next) = self.connection.poll_answer(&self.worker, socket, context) else {
-                        // What it waits for may have changed.
+                        // The wait may have changed.
                         self.set_deadline(slot);
                         return Poll::Pending;
                     };
@@ -151,8 +151,8 @@ impl<H: Handler> ServerTask<H> {
                         return Poll::Ready(Ended::Closed(CloseReason::SocketFailed));
                     };
                     let next = self.connection.turn(&self.worker, socket.fd());
-                    // What the turn waits for again is not there any more; what has come since says so anew. Nor is there
-                    // more to read when the last receive has emptied the socket.
+                    // The readiness that the turn consumed is gone; newer data causes a new notification. Nor is
+                    // there more to read if the last receive drained the socket.
                     let emptied = self.next == Next::Read && next == Next::Answer && !self.connection.undrained;
                     if next == self.next || emptied {
                         guard.clear_ready();

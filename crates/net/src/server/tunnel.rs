@@ -1,4 +1,5 @@
-//! Connections that go on with another protocol after a 101 (RFC 9110 §7.8): handed over whole, ended with the drain.
+//! Connections that switch to another protocol after a 101 (RFC 9110 §7.8): handed over whole, closed at the end of
+//! the drain.
 
 use super::exchanges::{Described, Exchange, Exchanges, Turn, count_answer};
 use super::sending::{Progress, Tail, Then, write_out};
@@ -23,10 +24,10 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::spawn_local;
 
-/// Bytes received in one call, and given to TLS in one.
+/// Bytes of one receive, and of one write to TLS.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// A connection that is to go on with another protocol.
+/// A connection that is about to switch protocols.
 #[derive(Debug)]
 pub(crate) struct Tunnelled {
     start: TunnelStart,
@@ -35,12 +36,12 @@ pub(crate) struct Tunnelled {
 }
 
 impl Exchanges {
-    /// Whether this answer can hand the connection over: a 101 to a whole request of HTTP/1.1.
+    /// Returns whether this response can switch protocols: a 101 to a complete HTTP/1.1 request.
     pub(super) fn may_tunnel(&self, response: &Response, exchange: Exchange) -> bool {
         response.status == 101 && exchange.version != Version::Http10 && self.intake.is_none()
     }
 
-    /// Puts the head of a 101 into the output; it says itself what becomes of the connection.
+    /// Appends the head of a 101 to the output; its own fields describe the connection.
     pub(super) fn begin_tunnel<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -55,7 +56,7 @@ impl Exchanges {
         self.tunnel = Some(Box::new(Tunnelled { start, request, outlined: Outlined::new::<H>(response) }));
     }
 
-    /// Whether another protocol goes on when the output is sent.
+    /// Returns whether a tunnel follows the output.
     pub(crate) const fn has_tunnel(&self) -> bool {
         self.tunnel.is_some()
     }
@@ -65,13 +66,13 @@ impl Exchanges {
     }
 }
 
-/// What is answered where a connection cannot be handed over, instead of `response`.
+/// The response to send instead of `response` if the connection cannot switch protocols.
 pub(crate) fn refuse_tunnel<H: Handler>(handler: &H, response: &Response) -> Response {
     let refused = handler.handle_error(501, NO_TUNNEL);
     Response { outcome: response.outcome, log: response.log, ..refused }
 }
 
-/// For a handler that wants to change the protocol of what cannot.
+/// For a handler that requests a tunnel where none is possible.
 const NO_TUNNEL: &str = "The protocol of this connection cannot be changed.";
 
 /// A tunnel, counted as an open connection.
@@ -79,13 +80,13 @@ pub(crate) struct TunnelTask<H: Handler> {
     worker: Rc<Worker<H>>,
     tunnelling: Option<Tunnelling>,
     tunnelled: Box<Tunnelled>,
-    /// Bytes that the client was sent.
+    /// Bytes sent to the client.
     sent_bytes: Rc<Cell<u64>>,
     slot: Option<SlotId>,
 }
 
 impl<H: Handler> TunnelTask<H> {
-    /// Hands `socket` over, with what was received after the request.
+    /// Hands `socket` over, with the bytes received after the request.
     pub(crate) fn spawn(
         worker: &Rc<Worker<H>>,
         socket: Registered,
@@ -102,7 +103,7 @@ impl<H: Handler> TunnelTask<H> {
     }
 
     fn end(&mut self, reason: CloseReason) {
-        // The socket goes with it.
+        // The socket is dropped with it.
         self.tunnelling = None;
         let Tunnelled { request, outlined, .. } = self.tunnelled.as_ref();
         let answer = || outlined.answer(self.sent_bytes.get(), request.exchange.started_ns);
@@ -121,14 +122,14 @@ impl<H: Handler> Future for TunnelTask<H> {
         worker.clock.read();
         let slot = *task.slot.get_or_insert_with(|| worker.deadlines.borrow_mut().insert(context.waker().clone()));
         let call = worker.deadlines.borrow_mut().take_call(slot);
-        // It has no idle moment to leave in: neither a drain nor a want of descriptors ends it before its time.
+        // A tunnel is never idle: neither a drain nor a shortage of descriptors closes it before the final deadline.
         if call == Some(Call::Abandon) {
             task.end(CloseReason::DrainDeadline);
             return Poll::Ready(());
         }
         let reason = match task.tunnelling.as_mut() {
             Some(tunnelling) => ready!(tunnelling.as_mut().poll(context)),
-            // It had begun before, elsewhere: there is nobody to go on with it.
+            // The tunnel was started before, elsewhere.
             None => CloseReason::TunnelEnded,
         };
         task.end(reason);
@@ -151,7 +152,7 @@ struct ClientSide<H: Handler> {
     worker: Rc<Worker<H>>,
     socket: Registered,
     tls: Option<Box<TlsSession>>,
-    /// What was received before the tunnel began.
+    /// Bytes received before the tunnel started.
     received: Vec<u8>,
     sent_bytes: Rc<Cell<u64>>,
 }
@@ -175,11 +176,11 @@ impl<H: Handler> ClientSide<H> {
         }
     }
 
-    /// Writes as much of `bytes` as is taken, by the session when there is one. What is only encrypted counts as taken
-    /// and goes out with the next flush.
+    /// Writes as much of `bytes` as possible, through the TLS session if there is one. Bytes that are only encrypted
+    /// count as taken and are sent by the next flush.
     fn poll_give(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            // Tried first: the readiness may have been used up by those who had the socket before.
+            // Written first: the readiness may have been consumed before the hand-over.
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES)];
             let (taken, total, progress) = match self.tls.as_deref_mut() {
                 None => write_out(self.socket.fd(), bytes, &mut Tail::None, Then::Open),
@@ -212,7 +213,7 @@ impl<H: Handler> AsyncRead for ClientSide<H> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            // Tried first: a session may hold what the socket does not.
+            // Read first: a TLS session may hold bytes that the socket does not.
             match side.receive(&mut buffer.initialize_unfilled()[..wanted]) {
                 Received::Bytes { count, .. } => {
                     side.worker.counters.bytes_received.add(count as u64);
@@ -250,7 +251,7 @@ impl<H: Handler> AsyncWrite for ClientSide<H> {
         if let Some(session) = side.tls.as_mut() {
             session.close(side.socket.fd());
         }
-        // It fails when the client has gone, which is an end too.
+        // Fails if the client has disconnected, which is also an end.
         let _ = shutdown(side.socket.fd(), Shutdown::Write);
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! What the connections of one thread share, and a worker's life: start, serve, drain.
+//! State shared by the connections of one thread, and a worker's life: start, serve, drain.
 
 use super::accept::Acceptors;
 use super::settings::Settings;
@@ -26,47 +26,47 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_local;
 
-/// One receive takes so much at the most. The buffer is shared by all connections of a worker: an idle one owns none.
+/// Upper bound of one receive, in bytes. The buffer is shared by all connections of a worker: an idle one owns none.
 const INPUT_BYTES: usize = 32 * 1024;
 
-/// The output buffer is given back to this size when a crowd of pipelined requests has made it larger.
+/// Capacity to which the output buffer is shrunk after many pipelined requests, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
 
-/// What the whole server is doing; workers follow it.
+/// The phase of the whole server, which all workers follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Serve.
     Serve,
-    /// Another process accepts from the same listeners: accept nothing more, not even what is queued, finish what is
-    /// under way, and let each idle connection ask once more, to be told that it ends.
+    /// Another process accepts from the same listeners: accept nothing more, including queued connections, finish
+    /// exchanges in progress, and let each idle connection send one more request, whose response announces the close.
     HandOver,
-    /// Accept nothing new, finish what is under way.
+    /// Accept nothing new, finish exchanges in progress.
     Drain,
-    /// Leave at once.
+    /// Close everything immediately.
     Abandon,
 }
 
-/// How a worker ended.
+/// The result of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerReport {
-    /// Connections that had to be cut because the drain deadline passed or nobody wanted to wait.
+    /// Connections that were cut because the drain deadline passed or the server was stopped immediately.
     pub connections_cut: usize,
 }
 
-/// What the connections of one thread share.
+/// State shared by the connections of one thread.
 pub(crate) struct Worker<H> {
     pub(crate) handler: H,
     pub(crate) settings: Settings,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clock: DateClock,
-    /// For listeners that speak TLS.
+    /// For listeners that use TLS.
     pub(crate) tls: Option<Arc<TlsServer>>,
-    /// The Date as HTTP/2 has it, and the second it is of.
+    /// The Date in HTTP/2 form, and its second.
     pub(crate) http2_date: RefCell<(i64, HeaderValue)>,
     pub(crate) input: RefCell<Box<[u8]>>,
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
-    /// What windows of HTTP/2 may grow by.
+    /// The budget for HTTP/2 window growth.
     pub(crate) windows: Rc<WindowBudget>,
     pub(crate) draining: Cell<bool>,
     pub(crate) handing_over: Cell<bool>,
@@ -74,54 +74,53 @@ pub(crate) struct Worker<H> {
     pub(crate) starved: Cell<bool>,
     /// Connections registered with the runtime.
     pub(crate) open: Cell<usize>,
-    /// Streams of HTTP/2 that are under way.
+    /// HTTP/2 streams in progress.
     pub(crate) streams: Cell<usize>,
-    /// A connection opened or closed, or, while stopping, time has passed.
+    /// Notified when a connection opens or closes and, while stopping, as time passes.
     pub(crate) changed: Notify,
     log: RefCell<WorkerLog>,
-    /// Whether there is any log.
+    /// True if there is any log.
     logs: Cell<bool>,
 }
 
 impl<H: Handler> Worker<H> {
-    /// Whether requests are logged; only then does a connection need its client's address.
+    /// Returns whether requests are logged; only then does a connection need its client's address.
     pub(crate) const fn logs(&self) -> bool {
         self.logs.get()
     }
 
-    /// The precise clock, when there is a log to use it.
+    /// The precise clock if there is a log, else 0.
     pub(crate) fn logged_ns(&self) -> u64 {
         if self.logs() { precise_ns() } else { 0 }
     }
 
-    /// Stages the line of a request that has its answer.
+    /// Stages the line of a request with its response.
     pub(crate) fn stage<'a>(&self, peer: Peer, logged: Logged<'_>, answer: impl FnOnce() -> Answer<'a>) {
         if self.logs() {
             self.log.borrow_mut().stage(peer, unix_ms(), logged, &answer());
         }
     }
 
-    /// What will be logged of a request whose answer is not known yet.
+    /// The data to log of a request whose response is not known yet.
     pub(crate) fn describe(&self, peer: Peer, logged: Logged<'_>) -> Option<Description> {
         self.logs().then(|| self.log.borrow().describe(peer, unix_ms(), logged))
     }
 
-    /// Stages the line of a request described before.
+    /// Stages the line of a request from its description.
     pub(crate) fn stage_described<'a>(&self, description: Option<&Description>, answer: impl FnOnce() -> Answer<'a>) {
         if let Some(description) = description {
             self.log.borrow_mut().stage_described(description, &answer());
         }
     }
 
-    /// The response staged last ends with the output, which has `output_bytes`.
+    /// Records that the last staged response ends with the output, which has `output_bytes`.
     pub(crate) fn mark_staged(&self, output_bytes: usize) {
         if self.logs() {
             self.log.borrow_mut().mark(output_bytes);
         }
     }
 
-    /// Commits the staged lines whose responses lie within the `taken` bytes of output that the kernel has taken, and
-    /// takes the others away.
+    /// Commits the staged lines whose responses lie within the `taken` bytes sent, and returns the others.
     pub(crate) fn take_staged(&self, taken: usize) -> Staged {
         if !self.log.borrow().has_staged() {
             return Staged::default();
@@ -131,7 +130,7 @@ impl<H: Handler> Worker<H> {
         unsent
     }
 
-    /// The staged lines' responses ended with `ending`.
+    /// Commits the staged lines with `ending`.
     pub(crate) fn commit(&self, ending: &'static str) {
         if self.log.borrow().has_staged() {
             self.log.borrow_mut().commit(ending, precise_ns());
@@ -146,14 +145,14 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// From now on the logs are these.
+    /// Switches to these logs.
     pub(crate) fn adopt_logs(&self, set: &LogSet) {
         let mut log = self.log.borrow_mut();
         log.adopt(set);
         self.logs.set(log.is_on());
     }
 
-    /// Wakes the sweep, which hands the lines to the writer: there may be no registered connection to keep it awake.
+    /// Wakes the sweep, which flushes the lines: there may be no registered connection that keeps it running.
     fn await_sweep(&self) {
         if self.open.get() == 0 {
             self.changed.notify_waiters();
@@ -165,7 +164,7 @@ impl<H: Handler> Worker<H> {
         let unix_s = self.clock.latest().unix_s;
         let mut date = self.http2_date.borrow_mut();
         if date.0 != unix_s {
-            // A date is made of letters, digits, commas and colons.
+            // A date consists of letters, digits, commas and colons.
             if let Ok(value) = HeaderValue::from_bytes(&self.clock.date()) {
                 *date = (unix_s, value);
             }
@@ -178,15 +177,15 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1 without TLS.
     Plain {
-        /// HTTP/2 with prior knowledge too (RFC 9113 §3.3).
+        /// Whether HTTP/2 with prior knowledge is accepted (RFC 9113 §3.3).
         http2: bool,
     },
-    /// TLS, and what ALPN agrees on.
+    /// TLS, with the protocol that ALPN negotiates.
     Tls,
 }
 
@@ -195,51 +194,52 @@ pub enum Protocol {
 pub struct Listener {
     /// The socket.
     pub fd: OwnedFd,
-    /// What handlers and commands know it by; the same for all workers' listeners of one address.
+    /// Its identifier in handlers and commands; the same for all workers' listeners of one address.
     pub id: u32,
-    /// What is spoken there.
+    /// Its protocol.
     pub protocol: Protocol,
 }
 
-/// What a worker is told while it runs.
+/// A command to a running worker.
 pub enum Command<H> {
-    /// Accept from this listener too.
+    /// Accept from this listener.
     AddListener(Listener),
-    /// Take what is queued at the listeners of this number, and close them. Connections go on.
+    /// Accept the connections queued at the listeners of this number, and close them. Connections continue.
     RemoveListener(u32),
-    /// Tell the handler something. It runs between two turns, so it must not block.
+    /// Call this with the handler. It runs between two turns, so it must not block.
     Handler(Box<dyn FnOnce(&H) + Send>),
-    /// From now on the logs are these; and tell the handler, whose answers mean their indexes, in the same moment.
+    /// Switch to these logs, and call this with the handler in the same moment, as its responses contain their
+    /// indexes.
     Logs(LogSet, Box<dyn FnOnce(&H) + Send>),
 }
 
-/// Where one worker's commands are given and taken.
+/// A channel for one worker's commands.
 pub fn command_channel<H>() -> (UnboundedSender<Command<H>>, UnboundedReceiver<Command<H>>) {
     unbounded_channel()
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub struct WorkerParts<H> {
-    /// Answers the requests.
+    /// Handles the requests.
     pub handler: H,
     /// Timeouts and limits.
     pub settings: Settings,
-    /// Certificates and sessions, shared by all workers; needed when a listener speaks TLS.
+    /// Certificates and sessions, shared by all workers; required if a listener uses TLS.
     pub tls: Option<Arc<TlsServer>>,
     /// This worker's own listeners.
     pub listeners: Vec<Listener>,
-    /// What it is told while it runs.
+    /// Its command channel.
     pub commands: UnboundedReceiver<Command<H>>,
-    /// Where requests are logged, if they are: this worker's side of the logs.
+    /// This worker's side of the access logs.
     pub log: WorkerLog,
-    /// Where this worker counts; nobody else may write there.
+    /// This worker's counters; only it writes them.
     pub counters: Arc<Counters>,
-    /// What the whole server is doing.
+    /// The phase of the whole server.
     pub phases: watch::Receiver<Phase>,
 }
 
-/// Runs one worker on the current thread until its phase says to stop and its connections are gone. `companion` runs
-/// beside it and is dropped at the end.
+/// Runs one worker on the current thread until its phase says to stop and its connections are closed. `companion`
+/// runs beside it and is dropped at the end.
 pub fn run_worker<H: Handler>(
     parts: WorkerParts<H>,
     companion: impl Future<Output = ()> + 'static,
@@ -289,10 +289,10 @@ async fn serve<H: Handler>(
     let obedience = spawn_local(obey(Rc::clone(&worker), Rc::clone(&acceptors), commands));
     let timer = Timer::new()?;
     let sweeper = spawn_local(sweep_deadlines(Rc::clone(&worker), timer));
-    // An error means that the sender is gone, which can only mean that all is over.
+    // An error means that the sender is gone, so the server is ending.
     let _ = phases.wait_for(|phase| *phase != Phase::Serve).await;
     worker.draining.set(true);
-    // Each takes what the kernel has queued, so that nobody who is connected is reset.
+    // Each drains its kernel queue, so that no connected client is reset.
     acceptors.finish().await;
     if *phases.borrow() == Phase::HandOver {
         worker.handing_over.set(true);
@@ -307,7 +307,7 @@ async fn serve<H: Handler>(
     wait_until_gone(&worker, phases, drain_timeout_ms, |phase| phase == Phase::Abandon).await;
     let connections_cut = worker.open.get();
     while worker.open.get() > 0 {
-        // Again at each sweep: a connection opened just now may not have had a place in the table.
+        // Repeated at each sweep: a connection opened just now may not have had an entry in the table.
         worker.deadlines.borrow_mut().call_all(Call::Abandon);
         worker.changed.notified().await;
     }
@@ -316,7 +316,7 @@ async fn serve<H: Handler>(
     Ok(WorkerReport { connections_cut })
 }
 
-/// Does what it is told, one command after the other, until nobody is left to tell.
+/// Executes commands in order, until the channel closes.
 async fn obey<H: Handler>(
     worker: Rc<Worker<H>>,
     acceptors: Rc<Acceptors<H>>,
@@ -324,7 +324,7 @@ async fn obey<H: Handler>(
 ) {
     while let Some(command) = commands.recv().await {
         match command {
-            // A listener that the runtime does not take is closed; the kernel gives its connections to the others.
+            // A listener that cannot be registered is closed; the kernel hands its connections to the others.
             Command::AddListener(listener) => {
                 let _ = acceptors.add(listener);
             }
@@ -365,7 +365,7 @@ async fn wait_until_gone<H: Handler>(
     }
 }
 
-/// Looks through the deadlines, and writes the log, while there are connections or lines; rests when there are none.
+/// Scans the deadlines, and flushes the logs, while there are connections or lines; pauses otherwise.
 async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
     let interval_ms = worker.settings.timeouts.sweep_interval_ms();
     let memory = CrowdMemory::default();
@@ -379,13 +379,13 @@ async fn sweep_deadlines<H: Handler>(worker: Rc<Worker<H>>, timer: Timer) {
             continue;
         }
         if timer.tick().await.is_err() {
-            // A timerfd that was made does not fail; should it, connections live without deadlines.
+            // An existing timerfd does not fail; if it does, connections have no deadlines.
             return;
         }
         worker.log.borrow_mut().flush();
         worker.deadlines.borrow_mut().handle_time(Now::read().monotonic_ms);
         worker.give_back_output();
-        // Whoever waits for a descriptor, or for the end, looks again.
+        // Tasks that wait for a descriptor, or for the end, check again.
         worker.changed.notify_waiters();
     }
 }

@@ -1,4 +1,4 @@
-//! A site's certificate and key: read from PEM, and checked before anything uses them.
+//! A site's certificate and key: parsed from PEM, and validated before use.
 
 use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
@@ -8,21 +8,21 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a site has to show. The bytes are a file's; who read them names them in `label`.
+/// The certificate of a site, as the contents of files; `label` names them in messages.
 #[derive(Clone)]
 pub struct SiteCertificate {
-    /// Names that it is shown for: `a.example`, `*.example` for any name below it, or `*` for all.
+    /// Names that it is used for: `a.example`, `*.example` for any name below it, or `*` for all.
     pub names: Vec<String>,
-    /// The certificate and what leads to its authority, in PEM, the site's own first.
+    /// The certificate chain in PEM, the site's own certificate first.
     pub chain_pem: Vec<u8>,
     /// The private key in PEM: PKCS #8, PKCS #1 or SEC 1.
     pub key_pem: Vec<u8>,
-    /// What messages call it: the file's name.
+    /// The file's name, for messages.
     pub label: String,
 }
 
 impl fmt::Debug for SiteCertificate {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("SiteCertificate")
@@ -32,26 +32,26 @@ impl fmt::Debug for SiteCertificate {
     }
 }
 
-/// Why a certificate cannot be used. Each holds the label of the one at fault.
+/// Why a certificate cannot be used. Each contains the label of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateError {
-    /// None was given at all.
+    /// No certificate was given.
     None,
-    /// The chain's file holds no certificate in PEM.
+    /// The chain's file contains no certificate in PEM.
     NoCertificate(String),
-    /// The chain's file is not what PEM should be, or its first certificate is malformed.
+    /// The chain's file is not valid PEM, or its first certificate is malformed.
     CertificateMalformed(String),
-    /// The key's file holds no private key in PEM.
+    /// The key's file contains no private key in PEM.
     NoKey(String),
-    /// The key is malformed, or of a kind that is not supported: RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or
-    /// P-521 and Ed25519 are.
+    /// The key is malformed or unsupported. Supported are RSA of 2048 to 8192 bits, ECDSA on P-256, P-384 or P-521,
+    /// and Ed25519.
     KeyUnsupported(String),
     /// The key belongs to another certificate.
     KeyMismatch(String),
 }
 
 impl CertificateError {
-    /// The stable name, as messages show it.
+    /// The stable name for messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::None => "no_certificates",
@@ -81,12 +81,12 @@ impl fmt::Display for CertificateError {
 
 impl std::error::Error for CertificateError {}
 
-/// What is wrong with a certificate that is used all the same.
+/// A problem of a certificate that is used nevertheless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateWarning {
-    /// Its time is over; clients will refuse it.
+    /// It has expired; clients will reject it.
     Expired(String),
-    /// Its time has not begun; clients will refuse it.
+    /// It is not valid yet; clients will reject it.
     NotYetValid(String),
 }
 
@@ -101,22 +101,22 @@ impl fmt::Display for CertificateWarning {
     }
 }
 
-/// The span in which a certificate is valid, in seconds since 1970, both ends included.
+/// The validity of a certificate, in seconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From then.
+    /// Start of the validity.
     pub not_before_s: i64,
-    /// Until then.
+    /// End of the validity.
     pub not_after_s: i64,
 }
 
-/// The validity of the first certificate in `chain_pem`; `None` when there is none, or it cannot be read.
+/// The validity of the first certificate in `chain_pem`; `None` if there is none or it is malformed.
 pub fn read_validity(chain_pem: &[u8]) -> Option<Validity> {
     let certificate = CertificateDer::pem_slice_iter(chain_pem).next()?.ok()?;
     parse_validity(&certificate)
 }
 
-/// Reads and checks `site` and its key.
+/// Parses and validates `site` and its key.
 pub(crate) fn read_certificate(
     site: &SiteCertificate,
     provider: &CryptoProvider,
@@ -132,14 +132,14 @@ pub(crate) fn read_certificate(
     let key = provider.key_provider.load_private_key(key).map_err(|_| CertificateError::KeyUnsupported(label()))?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
-        // A key that cannot say what its public half is may fit.
+        // A key without access to its public half may match.
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified)),
         Err(Error::InconsistentKeys(_)) => Err(CertificateError::KeyMismatch(label())),
         Err(_) => Err(CertificateError::CertificateMalformed(label())),
     }
 }
 
-/// What `site` should be warned of at `unix_s`.
+/// The warning about `site` at `unix_s`, if any.
 pub(crate) fn warn_of(site: &SiteCertificate, unix_s: i64) -> Option<CertificateWarning> {
     let validity = read_validity(&site.chain_pem)?;
     if unix_s > validity.not_after_s {
@@ -170,7 +170,7 @@ fn parse_validity(certificate: &[u8]) -> Option<Validity> {
     Some(Validity { not_before_s: parse_time(before_tag, not_before)?, not_after_s: parse_time(after_tag, not_after)? })
 }
 
-/// One element of DER: its tag, its content and what follows it.
+/// One DER element: its tag, its content and the bytes after it.
 fn parse_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&length, rest) = rest.split_first()?;
@@ -186,7 +186,7 @@ fn parse_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// `UTCTime` (`YYMMDDhhmmssZ`) or `GeneralizedTime` (`YYYYMMDDhhmmssZ`), as RFC 5280 §4.1.2.5 has them.
+/// `UTCTime` (`YYMMDDhhmmssZ`) or `GeneralizedTime` (`YYYYMMDDhhmmssZ`), as defined in RFC 5280 §4.1.2.5.
 fn parse_time(tag: u8, text: &[u8]) -> Option<i64> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |range: std::ops::Range<usize>| {
@@ -196,7 +196,7 @@ fn parse_time(tag: u8, text: &[u8]) -> Option<i64> {
             .try_fold(0_i64, |value, byte| byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0')))
     };
     let (year, at) = match (tag, digits.len()) {
-        // RFC 5280 §4.1.2.5.1: from 50 on it is the last century.
+        // RFC 5280 §4.1.2.5.1: 50 and above are in the 20th century.
         (0x17, 12) => (number(0..2).map(|year| if year < 50 { 2000 + year } else { 1900 + year })?, 2),
         (0x18, 14) => (number(0..4)?, 4),
         _ => return None,
@@ -209,11 +209,11 @@ fn parse_time(tag: u8, text: &[u8]) -> Option<i64> {
     Some(days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar; a year that begins in March has its leap day last.
+/// Days since 1970-01-01 in the Gregorian calendar; with March as the first month, the leap day is a year's last.
 const fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    // Months from March on: 31, 30, 31, 30, 31, and again.
+    // Lengths of months from March on: 31, 30, 31, 30, 31, repeated.
     year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 

@@ -1,4 +1,4 @@
-//! What all workers' TLS connections share: certificates by name, ticket keys, protocols and versions.
+//! TLS configuration shared by all workers: certificates by name, ticket keys, protocols and versions.
 
 use super::certificate::{CertificateError, CertificateWarning, SiteCertificate, read_certificate, warn_of};
 use arc_swap::ArcSwapOption;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// The name of HTTP/2 in ALPN (RFC 9113 §3.2).
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// The name of HTTP/1.1 in ALPN (RFC 7301 §6). A client that offers nothing gets it, too.
+/// The name of HTTP/1.1 in ALPN (RFC 7301 §6). Also used for clients that offer nothing.
 pub(crate) const ALPN_HTTP11: &[u8] = b"http/1.1";
 
-/// Tickets sent after a full handshake of TLS 1.3. A client uses each once and gets another with each resumption, and
-/// whoever speaks HTTP/2 opens one connection, so one does; browsers that open several at once for HTTP/1.1 want two.
+/// Tickets sent after a full TLS 1.3 handshake. A client uses each once and receives another with each resumption. An
+/// HTTP/2 client opens one connection and needs one; browsers that open several at once for HTTP/1.1 need two.
 const TICKETS: usize = 2;
 
-/// TLS for the listeners of all workers. Certificates can be replaced at any time: connections that are open keep
-/// theirs, and tickets stay good.
+/// TLS for the listeners of all workers. Certificates can be replaced at any time: open connections keep theirs, and
+/// tickets stay valid.
 pub struct TlsServer {
     config: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
@@ -29,11 +29,11 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// A server that has no certificate yet, and refuses handshakes until it has.
+    /// A server without certificates, which refuses handshakes until it has one.
     ///
-    /// TLS 1.3 and 1.2 with the suites, groups and preference for post-quantum key exchange that rustls has by
-    /// default, which Mozilla's intermediate profile contains. Ticket keys are this process's own, shared by its
-    /// workers and replaced every six hours; nothing of a session is stored. Fails when the system has no random bytes.
+    /// TLS 1.3 and 1.2 with the default suites, groups and post-quantum preference of rustls, a subset of Mozilla's
+    /// intermediate profile. Ticket keys belong to this process, are shared by its workers and replaced every six
+    /// hours; no session state is stored. Fails if the system has no random bytes.
     pub fn new() -> Result<Arc<Self>, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let certificates = Arc::new(Certificates::default());
@@ -48,12 +48,12 @@ impl TlsServer {
         Ok(Arc::new(Self { config: Arc::new(config), certificates, provider }))
     }
 
-    /// Shows these certificates from now on. Nothing changes when one of them cannot be used. Returns what is wrong
-    /// with those that are used all the same, at `unix_s`.
+    /// Replaces the certificates. If one of them cannot be used, nothing changes. Returns warnings about usable ones
+    /// at `unix_s`.
     ///
-    /// A client gets the certificate of the exact name it asks for, else that of the longest `*.` name above it, else
-    /// that of `*`, else the first: so whoever asks for no name, or an unknown one, gets an answer that says which
-    /// site is here. When two have one name, the first has it.
+    /// The certificate of a handshake is the one for the exact server name, else that of the longest matching `*.`
+    /// name, else that of `*`, else the first: so a client that sends no name, or an unknown one, still receives a
+    /// response that identifies the site. If two certificates have the same name, the first is used.
     pub fn replace(&self, sites: &[SiteCertificate], unix_s: i64) -> Result<Vec<CertificateWarning>, CertificateError> {
         let mut table = Table::default();
         for site in sites {
@@ -81,7 +81,7 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-/// The certificates at hand, swapped whole.
+/// The current certificates, swapped as a whole.
 #[derive(Debug, Default)]
 struct Certificates(ArcSwapOption<Table>);
 
@@ -93,11 +93,11 @@ impl ResolvesServerCert for Certificates {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By name, in lower case without a dot at the end.
+    /// By name, in lower case without a trailing dot.
     exact: HashMap<String, Arc<CertifiedKey>>,
-    /// By what follows `*.`.
+    /// By the part after `*.`.
     below: HashMap<String, Arc<CertifiedKey>>,
-    /// Of `*`.
+    /// For `*`.
     any: Option<Arc<CertifiedKey>>,
     /// The first of all.
     fallback: Option<Arc<CertifiedKey>>,

@@ -1,4 +1,4 @@
-//! Every reason for which TLS fails: one table gives the name and the meaning.
+//! All failures of TLS: one table with name and meaning.
 
 use rustls::{AlertDescription, Error, PeerIncompatible};
 
@@ -23,7 +23,7 @@ flatout_reason::reasons! {
 }
 
 impl TlsFailure {
-    /// The name of what rustls reports.
+    /// The failure for an error of rustls.
     pub(crate) fn of(error: &Error) -> Self {
         match error {
             Error::PeerIncompatible(why) => match why {

@@ -1,14 +1,14 @@
-//! TLS for the server, by rustls: certificates by name, sessions over non-blocking sockets, and names for failures.
+//! TLS for the server, by rustls: certificates by name, sessions over non-blocking sockets, and named failures.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`certificate`] | a site's certificate and key, read and checked |
-//! | [`config`] | what all workers share: certificates by name, ticket keys, protocols |
-//! | `session` | one connection's session over a socket that never waits |
-//! | [`failure`] | every reason for which a handshake or a record fails |
+//! | [`certificate`] | a site's certificate and key, parsed and validated |
+//! | [`config`] | shared by all workers: certificates by name, ticket keys, protocols |
+//! | `session` | one connection's session over a non-blocking socket |
+//! | [`failure`] | failures of handshakes and records |
 //!
-//! Absent by design: reading and watching files, asking an authority for certificates, client certificates, and early
-//! data, which anyone may replay.
+//! Absent by design: reading and watching files, requesting certificates from a CA, client certificates, and early
+//! data, which can be replayed.
 
 pub mod certificate;
 pub mod config;

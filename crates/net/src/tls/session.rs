@@ -1,5 +1,5 @@
-//! One TLS session over a socket that never waits. What the socket does not take stays here as ciphertext, and no more
-//! than one batch of it: whoever reads slowly has the rest of a response left where it is.
+//! One TLS session over a non-blocking socket. Ciphertext that the socket does not take stays here, at most one
+//! batch: for a slow reader, the rest of a response stays unencrypted in its place.
 
 use super::config::{ALPN_HTTP2, TlsServer};
 use super::failure::TlsFailure;
@@ -14,49 +14,50 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::BorrowedFd;
 
-/// Plaintext encrypted before the socket is asked to take it: four full records, one write.
+/// Plaintext encrypted per socket write: four full records.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Batches before another connection has its turn.
+/// Batches before it yields to other connections.
 const BATCHES_MAX: u32 = 16;
 
 /// The largest record (RFC 8446 §5.1).
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// A client can use a record when all of it has come. While the kernel's first congestion window opens, about 14 KB,
-/// records are small, so that a page's beginning is not held up for a round trip.
+/// Size of the first records, in bytes. A client can use a record only when it has arrived completely. During the
+/// kernel's initial congestion window of about 14 KB, small records save a page's beginning a round trip.
 const FIRST_RECORD_BYTES: usize = 4 * 1024;
 const FIRST_RECORDS_BYTES: usize = 16 * 1024;
 
-/// The first receive, which tells TLS from what is not. A client hello with a post-quantum key has 1.8 KB.
+/// Size of the first receive, which distinguishes TLS from other protocols. A client hello with a post-quantum key
+/// has 1.8 KB.
 const HELLO_BYTES: usize = 4 * 1024;
 
-/// The type of the record that a client begins with (RFC 8446 §5.1).
+/// The type of a client's first record (RFC 8446 §5.1).
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// How far a handshake is.
+/// The state of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
     /// It is complete.
     Complete,
-    /// It goes on when the client has sent more.
+    /// It needs more bytes from the client.
     Read,
-    /// It goes on when the socket takes more.
+    /// It needs a writable socket.
     Write,
-    /// What came is not TLS but the beginning of an HTTP request.
+    /// The client speaks HTTP instead of TLS; these are its first bytes.
     PlainHttp(Vec<u8>),
     /// It failed.
     Failed(TlsFailure),
 }
 
-/// What a receive brought.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many bytes; `drained` when there are no more, in the session or the socket, as far as can be known.
+    /// The number of bytes; `drained` if neither the session nor the socket has more, as far as is known.
     Bytes { count: usize, drained: bool },
-    /// Nothing now.
+    /// It would block.
     Blocked,
-    /// The client sends no more.
+    /// The client has closed its side.
     End,
     /// It failed.
     Failed(CloseReason, Option<TlsFailure>),
@@ -66,16 +67,16 @@ pub(crate) enum Received {
 pub(crate) struct TlsSession {
     connection: ServerConnection,
     complete: bool,
-    /// Something has been received.
+    /// True after the first receive.
     begun: bool,
-    /// The last receive was short: the socket was empty then.
+    /// The last receive was short, so the socket was empty then.
     socket_empty: bool,
-    /// Plaintext sent so far, while that matters.
+    /// Plaintext sent so far, up to the size that matters.
     first_bytes: usize,
 }
 
 impl TlsSession {
-    /// `None` when the system has no random bytes.
+    /// `None` if the system has no random bytes.
     pub(crate) fn new(server: &TlsServer) -> Option<Box<Self>> {
         let mut connection = ServerConnection::new(server.config()).ok()?;
         // Bounded here, by `BATCH_BYTES`.
@@ -83,22 +84,22 @@ impl TlsSession {
         Some(Box::new(Self { connection, complete: false, begun: false, socket_empty: false, first_bytes: 0 }))
     }
 
-    /// Whether the handshake has yet to be completed.
+    /// Returns whether the handshake is incomplete.
     pub(crate) const fn is_handshaking(&self) -> bool {
         !self.complete
     }
 
-    /// Whether HTTP/2 was agreed on.
+    /// Returns whether HTTP/2 was negotiated.
     pub(crate) fn is_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(ALPN_HTTP2)
     }
 
-    /// Whether the session continues an earlier one.
+    /// Returns whether the session was resumed.
     pub(crate) fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Goes on with the handshake as far as possible without waiting.
+    /// Advances the handshake as far as possible without blocking.
     pub(crate) fn handshake(&mut self, fd: BorrowedFd<'_>) -> Handshake {
         if !self.begun {
             match self.receive_hello(fd) {
@@ -130,7 +131,7 @@ impl TlsSession {
         }
     }
 
-    /// The first bytes show whether the client speaks TLS at all.
+    /// Checks whether the client's first bytes are TLS.
     fn receive_hello(&mut self, fd: BorrowedFd<'_>) -> Result<Option<Handshake>, Handshake> {
         let mut hello = [0; HELLO_BYTES];
         let count = match recv(fd, &mut hello[..], RecvFlags::empty()) {
@@ -146,7 +147,7 @@ impl TlsSession {
             return Ok(Some(Handshake::PlainHttp(hello.to_vec())));
         }
         while !hello.is_empty() {
-            // Reading from memory fails only when rustls wants no more, which it says of what is no TLS.
+            // Reading from memory fails only if rustls rejects more input, as for bytes that are not TLS.
             if !matches!(self.connection.read_tls(&mut hello), Ok(1..)) {
                 return Err(Handshake::Failed(TlsFailure::InvalidMessage));
             }
@@ -155,7 +156,7 @@ impl TlsSession {
         Ok(None)
     }
 
-    /// Takes what has come; an alert that says why it cannot go on is sent at once.
+    /// Processes received records; sends an alert immediately if they are invalid.
     fn decrypt(&mut self, fd: BorrowedFd<'_>) -> Result<(), TlsFailure> {
         match self.connection.process_new_packets() {
             Ok(_) => Ok(()),
@@ -174,7 +175,7 @@ impl TlsSession {
             Err(error) => {
                 return Err(match Errno::from_io_error(&error) {
                     Some(errno) => ReceiveError::Socket(errno),
-                    // rustls has no room for a message so large.
+                    // The message is larger than rustls's buffer.
                     None => ReceiveError::Tls(TlsFailure::OversizedRecord),
                 });
             }
@@ -186,17 +187,17 @@ impl TlsSession {
 
     /// Receives plaintext.
     pub(crate) fn recv(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
-        // What was seen before this call is no longer known.
+        // The state seen before this call is outdated.
         self.socket_empty = false;
         loop {
             match self.connection.reader().read(buffer) {
                 Ok(0) => return Received::End,
                 Ok(count) => {
-                    // What was asked for in return, as a key update is, goes out with the next response.
+                    // Replies such as a key update are sent with the next response.
                     return Received::Bytes { count, drained: count < buffer.len() && self.socket_empty };
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The end without close_notify, as many clients have it. Requests say themselves where they end.
+                // An end without close_notify, as from many clients. Requests delimit themselves.
                 Err(_) => return Received::End,
             }
             if self.socket_empty {
@@ -214,7 +215,7 @@ impl TlsSession {
         }
     }
 
-    /// Hands the socket what is encrypted. Returns the bytes that it took.
+    /// Sends encrypted bytes. Returns the bytes that the socket took.
     fn flush(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
         let mut total = 0;
         while self.connection.wants_write() {
@@ -229,8 +230,8 @@ impl TlsSession {
         (total, Progress::Done)
     }
 
-    /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` that need not be
-    /// given again, the bytes that the kernel took, and how it ended: what is only encrypted is not done.
+    /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` consumed, the
+    /// bytes that the kernel took, and the result: bytes that are only encrypted are not done.
     pub(crate) fn write_out(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
         let (mut sent, mut total) = (0, 0);
         for _ in 0..BATCHES_MAX {
@@ -262,7 +263,7 @@ impl TlsSession {
             let first = self.first_bytes < FIRST_RECORDS_BYTES;
             let record_bytes = if first { FIRST_RECORD_BYTES } else { RECORD_BYTES_MAX };
             let record = &bytes[used..bytes.len().min(used + record_bytes)];
-            // Writing to memory that has no limit takes all.
+            // Writing to unbounded memory takes everything.
             let Ok(count @ 1..) = self.connection.writer().write(record) else { break };
             used += count;
             if first {
@@ -294,7 +295,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Reads and encrypts; the end of the file only when it is still the version that the head promised.
+    /// Reads and encrypts; the end of the file only if it is still the version of the head.
     #[inline(never)]
     fn encrypt_file(&mut self, file: &mut FileBody, room: &mut usize) -> Result<(), CloseReason> {
         let mut buffer = [0_u8; RECORD_BYTES_MAX];
@@ -305,7 +306,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Tells the client that nothing more comes, as far as the socket takes that.
+    /// Sends close_notify, as far as the socket takes it.
     pub(crate) fn close(&mut self, fd: BorrowedFd<'_>) {
         if self.complete {
             self.connection.send_close_notify();
@@ -320,8 +321,8 @@ impl fmt::Debug for TlsSession {
     }
 }
 
-/// Reads the next piece of `file` into `buffer`, and moves on. What reaches into its last bytes is read and then
-/// checked to be of the same version still: so no complete answer can hold two.
+/// Reads the next piece of `file` into `buffer`, and advances. A piece that includes the last bytes is read and then
+/// verified to be of the same version: so no complete response can mix two.
 pub(crate) fn read_piece(file: &mut FileBody, buffer: &mut [u8]) -> Result<usize, CloseReason> {
     let wanted = usize::try_from(file.bytes).unwrap_or(usize::MAX).min(buffer.len());
     let count = loop {
@@ -346,10 +347,10 @@ enum ReceiveError {
     Tls(TlsFailure),
 }
 
-/// The socket as rustls reads and writes it.
+/// The socket as rustls uses it.
 struct Socket<'a> {
     fd: BorrowedFd<'a>,
-    /// A receive brought less than was asked for.
+    /// A receive returned less than requested.
     short: bool,
 }
 
@@ -358,7 +359,7 @@ impl io::Read for Socket<'_> {
         loop {
             match recv(self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((count, _)) => {
-                    // The end is no emptiness: it is asked for again and found.
+                    // An end does not mean an empty socket: the next receive returns it again.
                     self.short = count > 0 && count < buffer.len();
                     return Ok(count);
                 }

@@ -1,4 +1,4 @@
-//! The body of an answer on a stream.
+//! The body of a response on a stream.
 
 use super::StreamGuard;
 use super::sending::Sending;
@@ -13,27 +13,27 @@ use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A body under way. Dropped before its end it resets the stream.
+/// A body in progress. Dropping it before its end resets the stream.
 pub(in crate::origin) struct Http2Body {
     shared: Rc<Shared>,
     stream: RecvStream,
-    /// What is left of the request, when the origin answered before it had all of it.
+    /// The rest of the request, if the origin responded before it had all of it.
     sending: Option<Sending>,
     patience: Patience,
-    /// How long more of the body may take.
+    /// Timeout for more of the body, in milliseconds.
     piece_timeout_ms: u64,
     windows: WindowReader,
-    /// Content-Length, as far as the answer has it.
+    /// Content-Length, if the response has it.
     declared_bytes: Option<u64>,
     received_bytes: u64,
-    /// The answer came before the origin had the whole request.
+    /// The response arrived before the origin had the whole request.
     early: bool,
     data_ended: bool,
     _guard: StreamGuard,
 }
 
 impl Http2Body {
-    /// `early`: the origin had not taken the whole request when it answered, of which `sending` is left.
+    /// `early` is true if the origin responded before it had the whole request, of which `sending` is the rest.
     pub(super) fn new(
         shared: &Rc<Shared>,
         stream: RecvStream,
@@ -58,12 +58,12 @@ impl Http2Body {
         }
     }
 
-    /// Whether the stream ended with its head.
+    /// Returns whether the stream ended with its head.
     pub(super) fn is_empty(&self) -> bool {
         self.stream.is_end_stream()
     }
 
-    /// The next piece. Not called after the last.
+    /// The next piece. Must not be called after the last.
     pub(in crate::origin) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         if let Some(sending) = &mut self.sending
             && sending.poll(context).is_ready()
@@ -74,7 +74,7 @@ impl Http2Body {
             match self.stream.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.patience.clear();
-                    // It is on its way to whoever asked for it.
+                    // The bytes are on their way to the reader.
                     self.windows.release(&mut self.stream, bytes.len());
                     self.received_bytes += bytes.len() as u64;
                     if !bytes.is_empty() {
@@ -97,8 +97,9 @@ impl Http2Body {
         }
     }
 
-    /// RFC 9113 §8.1: who has sent a whole answer may reset the stream without an error, so that the rest of the request
-    /// is not sent. That the answer is whole is believed when its length says so, or when there was a rest.
+    /// RFC 9113 §8.1: a server that has sent a complete response may reset the stream without an error, so that the
+    /// rest of the request is not sent. The response counts as complete if its length proves it, or if a part of the
+    /// request was unsent.
     fn is_whole_all_the_same(&self, error: &h2::Error) -> bool {
         let resets = error.is_reset() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR);
         resets && self.declared_bytes.map_or(self.early, |declared| declared == self.received_bytes)

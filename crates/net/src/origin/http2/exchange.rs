@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Sends `request` on a stream; `None` when the origin does not speak HTTP/2.
+/// Sends `request` on a stream; `None` if the origin does not speak HTTP/2.
 pub(in crate::origin) async fn exchange(
     shared: &Rc<Shared>,
     pool: &Rc<OriginPool>,
@@ -40,7 +40,7 @@ pub(in crate::origin) async fn exchange(
         };
         match exchange_on(shared, pool, (sender, windows), reused, request, interims).await {
             Err(failure) => {
-                // Whatever it was, the next exchange is better off with a connection of its own.
+                // In any case, the next exchange is better served by a new connection.
                 if failure.failure.is_origin_fault() {
                     pool.http2.forget_if(generation);
                 }
@@ -72,7 +72,7 @@ async fn exchange_on(
     let unsendable = ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never);
     let mut head = build_head(pool, request).ok_or(unsendable)?;
     let taken = Taken::new(request);
-    // RFC 9110 has no limit for it, and gRPC has one of its own: a head may come with the first message.
+    // RFC 9110 has no limit for it, and gRPC has its own: a head may come with the first message.
     let is_grpc = head.headers().get(CONTENT_TYPE).is_some_and(|media| is_grpc(media.as_bytes()));
     let settings = &shared.settings;
     let head_timeout_ms = if is_grpc { settings.stream_timeout_ms } else { settings.head_timeout_ms };
@@ -113,8 +113,8 @@ async fn exchange_on(
     Ok(incoming)
 }
 
-/// The length that Content-Length says. Several lines of one value become one: an HTTP/1.1 client may take two for an
-/// attack (RFC 9110 §8.6).
+/// The value of Content-Length. Identical lines become one: an HTTP/1.1 client may treat two as an attack (RFC 9110
+/// §8.6).
 fn take_content_length(headers: &mut HeaderMap) -> Result<Option<u64>, Refusal> {
     let mut values = headers.get_all(CONTENT_LENGTH).iter();
     let Some(first) = values.next() else { return Ok(None) };
@@ -132,7 +132,7 @@ fn take_content_length(headers: &mut HeaderMap) -> Result<Option<u64>, Refusal> 
     Ok(Some(length))
 }
 
-/// What is known of an exchange while its answer is awaited.
+/// The state of an exchange while its response is awaited.
 struct Awaiting<'a> {
     shared: &'a Shared,
     response: ResponseFuture,
@@ -140,7 +140,7 @@ struct Awaiting<'a> {
     patience: Patience,
     head_timeout_ms: u64,
     waits_for: OriginFailure,
-    /// The origin would take no more of the request.
+    /// The origin stopped reading the request.
     upload_cut: bool,
     interims: u32,
 }
@@ -165,7 +165,7 @@ impl Awaiting<'_> {
         }
         if let Poll::Ready(response) = Pin::new(&mut self.response).poll(context) {
             return Poll::Ready(match response {
-                // RFC 9113 §8.6: there is no such answer.
+                // RFC 9113 §8.6: HTTP/2 has no 101.
                 Ok(response) if response.status().as_u16() < 200 => {
                     Err(ExchangeFailure::new(OriginFailure::SwitchedUnasked, Repeat::Never))
                 }
@@ -185,7 +185,7 @@ impl Awaiting<'_> {
         ExchangeFailure { repeat, ..failure }
     }
 
-    /// Goes on sending, and sets whom we wait for.
+    /// Continues sending, and sets the deadline accordingly.
     fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
         let Some(sending) = &mut self.sending else { return Ok(()) };
         let before = sending.sent_bytes;
@@ -207,7 +207,7 @@ impl Awaiting<'_> {
             Poll::Ready(Err(SendError::ClientCut)) => {
                 return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
             }
-            // The answer may come all the same; if not, it says why.
+            // The response may still come; if not, it reports why.
             Poll::Ready(Err(SendError::Stream)) => self.upload_cut = true,
             Poll::Ready(Ok(())) => {}
         }
@@ -218,7 +218,7 @@ impl Awaiting<'_> {
     }
 }
 
-/// The request's head as HTTP/2 has it; `None` when it has no such form.
+/// The request's head in HTTP/2 form; `None` if it has none.
 fn build_head(pool: &OriginPool, request: &OutgoingRequest<'_>) -> Option<Request<()>> {
     let mut fields = parse_lines(request.lines);
     let host = fields.remove(HOST);

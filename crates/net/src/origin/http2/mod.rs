@@ -1,4 +1,4 @@
-//! The same exchange over HTTP/2: one connection for each worker and origin, with many streams.
+//! The exchange over HTTP/2: one connection per worker and origin, with many streams.
 
 mod body;
 mod exchange;
@@ -22,17 +22,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// What an origin may send at first, before somebody has read it: on one stream, and on all together, so much that a few
-/// readers who are slow do not hold up the others.
+/// Initial windows: one for each stream, and one for all together that is large enough that a few slow readers do not
+/// block the others.
 const WINDOWS: Windows = Windows { stream: 128 * 1024, connection: 16 * 1024 * 1024 };
 
-/// The connection's window is at least as large as so many streams'.
+/// Lower bound of the connection's window, in stream windows.
 const STREAMS_PER_CONNECTION: u32 = 4;
 
-/// Bytes of one stream that wait for the socket, or for the origin's window.
+/// Bytes of one stream queued for the socket or the origin's window.
 const SEND_BYTES_MAX: usize = 64 * 1024;
 
-/// How long it is believed that an origin does not speak HTTP/2, in milliseconds.
+/// How long an origin is remembered as not speaking HTTP/2, in milliseconds.
 const HTTP1_TTL_MS: u64 = 60_000;
 
 /// The connection to one origin.
@@ -40,7 +40,7 @@ const HTTP1_TTL_MS: u64 = 60_000;
 pub(super) struct Http2Pool {
     state: RefCell<State>,
     changed: Notify,
-    /// Tells one connection from the next.
+    /// Distinguishes successive connections.
     generation: Cell<u64>,
     streams: Cell<usize>,
     used_ms: Cell<u64>,
@@ -52,17 +52,17 @@ enum State {
     None,
     Connecting,
     Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
-    /// The origin chose HTTP/1.1 by ALPN; not asked again until then.
+    /// The origin chose HTTP/1.1 by ALPN; HTTP/2 is not tried again until this time.
     Http1(u64),
 }
 
-/// What an exchange does for a connection.
+/// The next action of an exchange that needs a connection.
 enum Look {
     Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
     Http1,
-    /// It makes one.
+    /// Open one.
     Begin,
-    /// Another is making one.
+    /// Wait for the one being opened.
     Wait,
 }
 
@@ -86,7 +86,7 @@ impl Http2Pool {
         }
     }
 
-    /// The next exchange makes a new connection. Streams of this one go on.
+    /// Makes the next exchange open a new connection. Streams of this one continue.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
         if matches!(*state, State::Open(..)) {
@@ -94,19 +94,19 @@ impl Http2Pool {
         }
     }
 
-    /// The same, if `generation` is the connection at hand.
+    /// As [`Self::forget`], if `generation` is current.
     fn forget_if(&self, generation: u64) {
         if self.generation.get() == generation {
             self.forget();
         }
     }
 
-    /// Whether there is a connection to look at from time to time.
+    /// Returns whether a connection needs periodic checks.
     pub(super) fn is_open(&self) -> bool {
         matches!(*self.state.borrow(), State::Open(..))
     }
 
-    /// Closes the connection when it has been without use for too long.
+    /// Closes the connection after its idle timeout.
     pub(super) fn handle_time(&self, shared: &Shared, now_ms: u64) {
         let idle_ms = now_ms.saturating_sub(self.used_ms.get());
         if self.streams.get() == 0 && idle_ms > shared.settings.idle_timeout_ms {
@@ -115,7 +115,7 @@ impl Http2Pool {
     }
 }
 
-/// Counts a stream for as long as it lives.
+/// Counts a stream as long as it lives.
 #[derive(Debug)]
 struct StreamGuard(Rc<OriginPool>);
 
@@ -134,7 +134,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Puts the pool's state right when a connection that is being made is given up.
+/// Resets the pool's state if a connection attempt is dropped.
 struct Attempt<'a> {
     http2: &'a Http2Pool,
     state: Option<State>,
@@ -155,7 +155,7 @@ struct Opened {
     reused: bool,
 }
 
-/// The connection, made if need be; `None` when the origin does not speak HTTP/2.
+/// The connection, opened if necessary; `None` if the origin does not speak HTTP/2.
 async fn connection(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opened>, ExchangeFailure> {
     let http2 = &pool.http2;
     let mut patience = Patience::new(&shared.waits);
@@ -207,16 +207,16 @@ async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opene
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
-    // Who holds the pool holds the connection open: this task must not, or it would never end.
+    // The pool keeps the connection open, so this task must not own the pool, or it would never end.
     let owner = Rc::downgrade(pool);
     let adapting = Rc::clone(&windows);
     tokio::task::spawn_local(async move {
-        // How it ended, each of its streams is told.
+        // Each stream receives the connection's error.
         let _ended = poll_fn(|context| {
             let streams = owner.upgrade().map_or(0, |owner| owner.http2.streams.get());
             if let Some(windows) = adapting.poll(streams, context) {
                 connection.set_target_window_size(windows.connection);
-                // It fails until the settings before these are acknowledged, which wakes us.
+                // Fails until the previous settings are acknowledged, which wakes this task.
                 if connection.set_initial_window_size(windows.stream).is_ok() {
                     adapting.handle_told(windows);
                 }
@@ -233,11 +233,11 @@ async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opene
     Ok(Some(Opened { sender, windows, generation, reused: false }))
 }
 
-/// The name of what ended a stream before its answer.
+/// The failure of a stream that ended before its response.
 fn name_error(error: &h2::Error) -> ExchangeFailure {
     use h2::Reason;
     let (failure, repeat) = match error.reason() {
-        // RFC 9113 §8.7: the origin did not look at the request.
+        // RFC 9113 §8.7: the origin did not process the request.
         Some(Reason::REFUSED_STREAM) => (OriginFailure::H2Refused, Repeat::Always),
         Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => (OriginFailure::H2Refused, Repeat::Always),
         _ if error.is_io() => (OriginFailure::Reset, Repeat::Idempotent),

@@ -1,4 +1,4 @@
-//! A request's content on its way out.
+//! Sending a request's content.
 
 use crate::content::{Content, ContentPiece};
 use crate::origin::request::{OutgoingContent, OutgoingRequest};
@@ -26,14 +26,14 @@ impl Buf for SendPiece {
     }
 }
 
-/// What is left to send on a stream.
+/// The unsent content of a stream.
 pub(super) struct Sending {
     stream: SendStream<SendPiece>,
     piece: Option<SharedBytes>,
     rest: Rest,
-    /// Whether the origin, and not the client, was waited for last.
+    /// True if it last waited for the origin, not the client.
     pub(super) blocked: bool,
-    /// Bytes given to the protocol machine.
+    /// Bytes handed to the protocol machine.
     pub(super) sent_bytes: u64,
 }
 
@@ -44,9 +44,9 @@ enum Rest {
 
 /// Why sending ended early.
 pub(super) enum SendError {
-    /// The origin takes no more.
+    /// The origin does not accept more.
     Stream,
-    /// The client did not give all of it.
+    /// The client did not send all of its content.
     ClientCut,
 }
 
@@ -77,7 +77,7 @@ impl Taken {
         }
     }
 
-    /// Whether nothing follows the head.
+    /// Returns whether nothing follows the head.
     pub(super) fn is_empty(&self) -> bool {
         self.piece.is_none() && matches!(self.rest, Rest::None)
     }
@@ -88,7 +88,7 @@ impl Sending {
         Self { stream, piece: taken.piece, rest: taken.rest, blocked: false, sent_bytes: 0 }
     }
 
-    /// Sends what can be sent now; ready when all is with the protocol machine.
+    /// Sends as much as possible; ready when the protocol machine has everything.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         loop {
             if let Some(piece) = &mut self.piece {
@@ -125,7 +125,7 @@ impl Sending {
         }
     }
 
-    /// Takes the next piece from the client; true when there was none and the stream was ended.
+    /// Takes the next piece from the client; true if there was none and the stream was ended.
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, SendError>> {
         let Rest::Content(content, remaining) = &mut self.rest else { return Poll::Ready(Ok(true)) };
         match ready!(content.poll_piece(context)) {
