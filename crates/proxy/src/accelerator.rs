@@ -1,4 +1,4 @@
-//! What all proxies and caches of the process share.
+//! State shared by all proxies and caches of the process.
 
 use crate::fill::Fills;
 use crate::group::Change;
@@ -17,53 +17,52 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 
-/// Paths whose No-Vary-Search is remembered at the most. Beyond, they begin anew: it is said again by the next answer.
+/// Maximum paths with a remembered No-Vary-Search. At the limit the map is cleared; later responses refill it.
 const SEARCHES_MAX: usize = 65_536;
 
-/// What is shared by all workers. One for the process.
+/// State shared by all workers. One per process.
 #[derive(Default)]
 pub struct Accelerator {
     store: OnceLock<Arc<Store<Meta>>>,
-    /// What the store shares with all content on its way; without a bound as long as there is no store.
+    /// Budget shared by the store and all content in transit; unbounded without a store.
     budget: Arc<Budget>,
     pub(crate) fills: Arc<Fills>,
-    /// Whole responses that are fetched for requests for a range.
+    /// Fetches of whole responses on behalf of range requests.
     pub(crate) range_fetches: Arc<RangeFetches>,
-    /// What No-Vary-Search has said, by the key without its query.
+    /// Latest No-Vary-Search by key without query.
     searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
     has_searches: AtomicBool,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
-    /// Answers that each worker has not kept.
+    /// Each worker's counts of responses not stored.
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
-    /// Why the last of them were not.
+    /// Reasons for the latest of them.
     pub(crate) not_kept: NotKept,
-    /// Who is told of origins that are left out or back.
+    /// Callback for origins that become unavailable or available.
     on_change: OnceLock<OnChange>,
     /// The `proxy` steps in force.
     steps: Mutex<Vec<Weak<ProxyStep>>>,
 }
 
 impl Accelerator {
-    /// Keeps answers in a store with these bounds from now on, and returns what stands against its volumes. To be
-    /// called once, before the first request.
+    /// Opens a store with these settings and returns errors of its volumes. Call it once, before the first request.
     pub fn open_store(&self, settings: StoreSettings) -> Vec<String> {
         let (store, warnings) = Store::open(settings, Arc::clone(&self.budget));
-        // A second store would hide what the first one holds.
+        // A second store would hide the content of the first.
         let _ = self.store.set(store);
         warnings
     }
 
-    /// The memory that all content takes.
+    /// Memory budget of all content.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// The store, when one was opened.
+    /// The store, if one is open.
     pub fn store(&self) -> Option<&Arc<Store<Meta>>> {
         self.store.get()
     }
 
-    /// The counts of each worker's exchanges with origins.
+    /// Counts of each worker's exchanges with origins.
     pub fn origin_counts(&self) -> Vec<Arc<OriginCounts>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -83,7 +82,7 @@ impl Accelerator {
         counts
     }
 
-    /// How many answers were not kept so far, by reason.
+    /// Number of responses not stored so far, by reason.
     pub fn not_kept_counts(&self) -> Vec<(NoStore, u64)> {
         let counts = self.not_kept_counts.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |reason: &NoStore| (*reason, counts.iter().map(|counts| counts.get(*reason)).sum());
@@ -96,21 +95,21 @@ impl Accelerator {
         counts
     }
 
-    /// Has `tell` told of each origin that is left out from now on, or back. It is called by workers, so it must not
-    /// wait. To be called once.
+    /// Sets a callback for origins that become unavailable or available. Workers call it, so it must not block. Call
+    /// this once.
     pub fn on_change(&self, tell: OnChange) {
-        // The first one goes on.
+        // The first callback stays.
         let _ = self.on_change.set(tell);
     }
 
-    /// Tells of `change`, if there is one, of the origin of this index.
+    /// Reports `change`, if any, of the origin with this index.
     pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
         if let (Some(change), Some(tell), Some(address)) = (change, self.on_change.get(), step.addresses.get(index)) {
             tell(&address.to_string(), change);
         }
     }
 
-    /// What is known of the query's parts at `path_key`.
+    /// Latest No-Vary-Search for `path_key`.
     pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<Search>> {
         if !self.has_searches.load(Ordering::Acquire) {
             return None;
@@ -118,7 +117,7 @@ impl Accelerator {
         self.searches.read().unwrap_or_else(PoisonError::into_inner).get(&path_key()[..]).cloned()
     }
 
-    /// An answer under `path_key` has said `search`, or nothing.
+    /// Updates the No-Vary-Search for `path_key` from a response; `None`: the response has none.
     pub(crate) fn learn_search(&self, path_key: impl FnOnce() -> Vec<u8>, search: Option<&Search>) {
         if search.is_none() && !self.has_searches.load(Ordering::Acquire) {
             return;

@@ -1,4 +1,4 @@
-//! Answers made of what is kept or is being fetched.
+//! Responses from stored content or from a fetch in progress.
 
 use crate::checked::CheckedReader;
 use crate::fill::{FillHead, Interest};
@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The line that says that the answer came by us (RFC 9110 §7.6.3).
+/// Appends the Via line of this proxy (RFC 9110 §7.6.3).
 fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
     if let Some(via) = via {
         output.extend_from_slice(b"Via: 1.1 ");
@@ -37,7 +37,7 @@ fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
     }
 }
 
-/// The lines of a kept answer as clients get them, without those that describe the content's length.
+/// Field lines of a stored response for clients, without those that describe the content's length.
 fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(stored.lines.len() + 128);
     write_changed(&stored.lines, changes, &mut lines);
@@ -45,11 +45,11 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
     lines
 }
 
-/// The lines of an answer that is being fetched, for the one who asked: all that the origin sent.
+/// Field lines of a fetched response for the client that requested it: all that the origin sent.
 fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.lines.len());
     for (name, line) in each_line(&head.lines) {
-        // A range is written anew where there is one; in another answer the field means nothing, and stays.
+        // Content-Range is regenerated in a 206 or 416; in other responses it is meaningless and stays.
         let value = flatout_http::token::trim(line[name.len() + 1..].trim_ascii_end());
         let is_range = name.eq_ignore_ascii_case(b"content-range") && parse_content_range(value).is_some();
         let is_ours = name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"age");
@@ -62,7 +62,7 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     lines
 }
 
-/// A part that is being fetched, for the one who asked.
+/// Partial response from a fetch, for the client that requested it.
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(&head.lines, &query.changes, &mut lines);
@@ -72,20 +72,20 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
     response
 }
 
-/// A kept answer as one worker sends it: head and body are built once.
+/// A stored response with prebuilt head and body, per worker.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) object: Arc<Kept>,
     pub(crate) changes_id: u32,
     head: Head,
     body: Body,
-    /// For which second, and the lines of Age and Cache-Status then.
+    /// The lines of Age and Cache-Status, and the second for which they are valid.
     note: RefCell<(i64, Rc<[u8]>)>,
 }
 
-/// What is asked for again is worth moving into huge pages, by a thread of its own.
+/// Moves repeatedly requested content into huge pages, in a separate thread.
 fn join_pages(object: &Kept) {
-    // While another is moved, this one waits until some worker begins with it anew.
+    // One file is moved at a time; a later attempt handles this one.
     if let Some(joiner) = Joiner::take()
         && let Some((fd, bytes)) = object.take_unjoined()
     {
@@ -94,7 +94,7 @@ fn join_pages(object: &Kept) {
 }
 
 impl Ready {
-    /// Builds the head and the body of a whole answer.
+    /// Builds the head and the body of a whole response.
     pub(crate) fn new(object: &Arc<Kept>, via: Option<&str>, changes: &[FieldOp], changes_id: u32) -> Self {
         let stored = &object.meta().stored;
         let mut lines = lines_of(stored, via, changes);
@@ -111,7 +111,7 @@ impl Ready {
         }
     }
 
-    /// The whole answer, fresh at `now_s`.
+    /// Returns the whole response, fresh at `now_s`.
     #[inline]
     pub(crate) fn answer(&self, now_s: i64, shows_status: bool) -> Response {
         let mut response = Response::new(
@@ -135,13 +135,13 @@ impl Ready {
         response
     }
 
-    /// Bytes that it holds beside the object.
+    /// Bytes held in addition to the object.
     pub(crate) fn bytes(&self) -> usize {
         self.head.len() + size_of::<Self>() + 256
     }
 }
 
-/// A part of a kept body.
+/// One range of a stored body.
 pub(crate) fn segment_of(body: &StoredBody, first: u64, length: u64) -> Option<Segment> {
     match body {
         StoredBody::Empty => None,
@@ -168,7 +168,7 @@ fn body_of(body: &StoredBody, first: u64, length: u64) -> Body {
     }
 }
 
-/// `segments` of `body`, each of which is compared with its checksums before it is sent, if that was not done yet.
+/// Body of `segments` of `body`, each verified against its checksums before it is sent, unless it is verified already.
 fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
     match body {
         StoredBody::File { place: Some(place), .. } if !place.is_verified() => {
@@ -179,11 +179,11 @@ fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
     }
 }
 
-/// Stored content up to this many bytes is compared with its checksums before the head is sent, so that what is damaged
-/// is a miss. Of larger content the rest is compared while it is sent.
+/// Bytes of stored content that are verified before the head is sent, so that damaged content becomes a miss. The rest
+/// of larger content is verified while it is sent.
 const CHECKED_FIRST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The ranges of the content of `object` with which an answer to `query` begins.
+/// Ranges of the content of `object` with which the response to `query` begins.
 pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Range<u64>> {
     let (stored, held_bytes) = (&object.meta().stored, object.body().len());
     let (total, offset) = match stored.extent {
@@ -195,7 +195,7 @@ pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Rang
     wanted_parts(query, stored, total, now_s).into_iter().filter_map(|part| shorten(range(part), &mut left)).collect()
 }
 
-/// The same of several parts: each with the content that has it.
+/// The same for several parts: each range with its content.
 pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -> Vec<(&'a StoredBody, Range<u64>)> {
     let wanted = wanted_parts(query, set.whole(), Some(set.total()), now_s);
     let held = wanted.into_iter().filter_map(|part| set.held(part)).flatten();
@@ -203,7 +203,7 @@ pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -
     held.filter_map(|(body, part)| Some((body, shorten(part.first..part.last + 1, &mut left)?))).collect()
 }
 
-/// What of the content an answer to `query` has.
+/// Parts of the content in the response to `query`.
 fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<Part> {
     match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
         Answer::Whole => {
@@ -215,15 +215,15 @@ fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) 
     }
 }
 
-/// So much of `range` as is left of what is compared first.
+/// Truncates `range` to the bytes `left` to verify first.
 fn shorten(range: Range<u64>, left: &mut u64) -> Option<Range<u64>> {
     let end = range.end.min(range.start.saturating_add(*left));
     *left -= end.saturating_sub(range.start);
     (range.start < end).then_some(range.start..end)
 }
 
-/// The whole of what is stored, and the Content-Length that goes with it: none where trailers follow, which need
-/// another framing over HTTP/1.1 (RFC 9112 §7.1.2).
+/// The whole stored content and its Content-Length. With trailers there is no Content-Length, as they need chunked
+/// framing over HTTP/1.1 (RFC 9112 §7.1.2).
 fn whole_of(object: &Kept) -> (Body, Option<u64>) {
     let bytes = object.body().len();
     let trailers = &object.meta().trailers;
@@ -233,14 +233,14 @@ fn whole_of(object: &Kept) -> (Body, Option<u64>) {
     let (segment, stream) = match body_of(object.body(), 0, bytes) {
         Body::Bytes(bytes) => (Some(Segment::Bytes(bytes)), None),
         Body::File(file) => (Some(Segment::File(file)), None),
-        // What is compared with its checksums first.
+        // The content that is verified first.
         Body::Stream(stream) => (None, Some(stream)),
         Body::Empty | Body::Segments(_) | Body::Tunnel(_) => (None, None),
     };
     (Body::Stream(Stream::new(Trailed { segment, stream, trailers: Rc::from(&trailers[..]) }, None)), None)
 }
 
-/// Stored content, and its trailers behind it.
+/// Stored content followed by its trailers.
 struct Trailed {
     segment: Option<Segment>,
     stream: Option<Stream>,
@@ -259,13 +259,13 @@ impl Source for Trailed {
     }
 }
 
-/// Where the content of an answer comes from.
+/// Source of a response's content.
 pub(crate) enum Content {
-    /// It is kept.
+    /// A stored response.
     Kept(Arc<Kept>),
-    /// It is being fetched.
+    /// A fetch in progress.
     Coming(Arc<FillHead>, Interest),
-    /// It is stored in parts, of which some may be missing.
+    /// Stored parts, some of which may be missing.
     Parts(Stitching),
 }
 
@@ -278,7 +278,7 @@ impl Content {
         }
     }
 
-    /// Seconds of freshness left, for `ttl` in Cache-Status; none where a purge has made it stale.
+    /// Seconds of freshness left, for `ttl` in Cache-Status; at most 0 if a purge has made it stale.
     fn ttl_s(&self, now_s: i64) -> i64 {
         let is_stale = match self {
             Self::Kept(object) => object.is_soft_purged(),
@@ -289,7 +289,7 @@ impl Content {
         if is_stale { ttl_s.min(0) } else { ttl_s }
     }
 
-    /// Bytes of what is held.
+    /// Length of the stored content in bytes.
     fn bytes(&self) -> Option<u64> {
         match self {
             Self::Kept(object) => Some(object.body().len()),
@@ -298,7 +298,7 @@ impl Content {
         }
     }
 
-    /// All of it, and its Content-Length, where it has one; `None`: some of it is not to be had.
+    /// The whole content and its Content-Length, if any; `None`: part of it is unavailable.
     fn into_whole(self) -> Option<(Body, Option<u64>)> {
         Some(match self {
             Self::Kept(object) => whole_of(&object),
@@ -314,7 +314,7 @@ impl Content {
     }
 }
 
-/// The answer to `query` from `content`; `None` when what is asked for is not held.
+/// Builds the response to `query` from `content`; `None`: the requested range is not in it.
 pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
     let held_bytes = content.bytes();
     let stored = content.stored();
@@ -327,7 +327,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         Extent::Part { total, .. } => total,
     };
     let content = match content {
-        // Which part is sent is the origin's choice (RFC 9110 §15.3.7): the one who asked gets it as it is.
+        // The origin chooses which part it sends (RFC 9110 §15.3.7): the requesting client receives it unchanged.
         Content::Coming(head, interest) if !note.collapsed && stored_extent != Extent::Whole => {
             return Some(own_part(query, &head, interest, note, now_s));
         }
@@ -338,12 +338,13 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let via = query.step.settings.via.as_deref();
     let status = stored.status;
     let age_s = stored.current_age_s(now_s);
-    // What has just come from the origin is as old as the origin says, and the client sees nothing of our look-up.
+    // A response straight from the origin has the origin's Age; the lookup is invisible to the client.
     let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
     let ttl = (note.fwd.is_none() || note.stored).then(|| content.ttl_s(now_s));
     let extra = note.lines(shown_age, ttl, query.shows_status);
     let all = match &content {
-        // What is not kept of the fields is taken from nobody who asked for himself (RFC 9111 §5.2.2.4, §5.2.2.7).
+        // Fields that must not be stored still reach the client whose request was forwarded (RFC 9111 §5.2.2.4,
+        // §5.2.2.7).
         Content::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
         _ => lines_of(stored, via, &query.changes),
     };
@@ -401,7 +402,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             Content::Parts(Stitching { set, .. }) => {
                 answer_parts(set.newest(), &all, parts.as_slice(), set.total(), |part| set.segments(*part))?
             }
-            // What is still coming is not sent in an order of the client's own: a Range may be ignored.
+            // Content in transit is not reordered: the server may ignore Range.
             Content::Coming(_, interest) => {
                 let mut lines = all;
                 if let Some(length) = held_bytes {
@@ -417,12 +418,12 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     Some(response)
 }
 
-/// The whole of `content`, whatever the request's conditions are: to a method that has none.
+/// The whole of `content` without evaluating conditions, for methods to which they do not apply.
 pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
     let stored = content.stored();
     let status = stored.status;
     let is_template = query.is_template(stored);
-    // A template's fields are changed once it is put together.
+    // The fields of a template are modified after composition.
     let changes = if is_template { &[][..] } else { &query.changes };
     let mut lines = match &content {
         Content::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
@@ -442,7 +443,7 @@ pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: 
     Some(response)
 }
 
-/// The Date among `lines`.
+/// Appends the Date from `lines`.
 fn write_date(lines: &[u8], output: &mut Vec<u8>) {
     if let Some((_, line)) = each_line(lines).find(|(name, _)| name.eq_ignore_ascii_case(b"date")) {
         output.extend_from_slice(line);
@@ -455,7 +456,7 @@ fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
     write_line(b"Content-Length", part.len().to_string().as_bytes(), lines);
 }
 
-/// `multipart/byteranges` (RFC 9110 §14.6).
+/// Builds a `multipart/byteranges` response (RFC 9110 §14.6).
 fn answer_parts(
     object: &Arc<Kept>,
     all: &[u8],

@@ -1,4 +1,4 @@
-//! Looking after the origins' health: one worker asks each of them, every interval.
+//! Active health checks: one worker checks each origin at every interval.
 
 use crate::health::{CHECK_METHOD, CheckOutcome, CheckResult, due_ms, write_check_lines};
 use crate::step::ProxyStep;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::spawn_local;
 
-/// Bytes of an answer to a check that are read, so that its connection can be used again.
+/// Maximum bytes of a check's response that are read so that its connection can be reused.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Has the origins of `step` checked, unless another worker does so already. It ends when the step is in force no more.
+/// Starts checking the origins of `step`, unless another worker does. Ends once the step is no longer in force.
 pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
     let Some(check) = step.settings.health_check.clone() else { return };
     if step.is_watched.swap(true, Ordering::AcqRel) {
@@ -72,7 +72,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
                     }
                 }
             };
-            // What the content is does not matter, and neither does that it comes in time.
+            // The content and its timeliness do not matter.
             let _ = client.within(check.timeout_ms, reading).await;
             CheckResult::Answered { status: incoming.status, elapsed_ms }
         }

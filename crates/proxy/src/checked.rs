@@ -1,6 +1,7 @@
-//! Stored content of which not all has been compared with its checksums yet: each part is compared before it is sent.
+//! Stored content that is verified against its checksums part by part, each before it is sent.
 //!
-//! A volume's own thread reads the file; this waits for it. What was compared goes out by sendfile like any other file.
+//! A volume's checking thread reads the file, and this task waits for it. Verified parts go out by sendfile like any
+//! other file.
 
 use crate::store::BodyFile;
 use flatout_net::ending::CloseReason;
@@ -13,10 +14,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot::Receiver;
 
-/// Bytes that are compared in one go: the disk reads on while the last ones are sent.
+/// Bytes verified in one step: the disk reads ahead while the previous step is sent.
 const STEP_BYTES: u64 = 1024 * 1024;
 
-/// Parts of a stored file, and what stands between them.
+/// Parts of a stored file, with the bytes between them.
 #[derive(Debug)]
 pub(crate) struct CheckedReader {
     segments: VecDeque<Segment>,
@@ -25,7 +26,7 @@ pub(crate) struct CheckedReader {
 }
 
 impl CheckedReader {
-    /// Sends `segments`, whose files are all `file`.
+    /// Reader of `segments`, all of which belong to `file`.
     pub(crate) fn new(segments: impl IntoIterator<Item = Segment>, file: &Arc<BodyFile>) -> Self {
         Self { segments: segments.into_iter().collect(), file: Arc::clone(file), waiting: None }
     }

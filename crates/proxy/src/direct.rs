@@ -1,8 +1,8 @@
-//! A request that goes to an origin at once, on a connection that is kept, and its answer back without a copy of its
-//! head: what nearly all requests come to that are not answered from what is kept.
+//! Fast path: a request sent at once on a pooled connection, whose response is passed on without copying its head.
+//! Nearly all forwarded requests take this path.
 //!
-//! Whatever is unusual leaves this way: a connection that the origin had closed, an answer that is not here whole or may
-//! be kept, a failure. What was done until then goes along as [`Begun`].
+//! Anything unusual leaves it: a connection closed by the origin, a response that is incomplete or may be stored, a
+//! failure. The progress so far goes along as [`Begun`].
 
 use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer, interim};
 use crate::fetch::{Asked, Fetch, Question, note_storing};
@@ -31,18 +31,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Content up to this size is copied behind its head; more stays where it was received.
+/// Content up to this many bytes is copied after its head; larger content stays in its receive buffer.
 const CONTENT_BYTES_MAX: usize = 16 * 1024;
 
-/// What an answer is for.
+/// Purpose of a request.
 pub(crate) enum Aim {
-    /// It is passed on, and no cache is asked.
+    /// Pass the response on, without a cache.
     Plain(Box<Plain>),
-    /// A cache has nothing, and nobody else waits for it.
+    /// A cache miss for which no other request waits.
     Alone { query: Rc<Query>, reason: Lookup },
 }
 
-/// A request that is passed on.
+/// A request passed on without a cache.
 pub(crate) struct Plain {
     pub(crate) step: Arc<ProxyStep>,
     pub(crate) ask: Ask,
@@ -65,21 +65,22 @@ impl Aim {
     }
 }
 
-/// A request on its way.
+/// A request that has been sent.
 pub(crate) struct Sent {
     exchange: KeptExchange,
     ticket: Ticket,
     permit: Permit,
     since_ns: u64,
     since_s: i64,
-    /// Purges before it was sent.
+    /// Store generation before it was sent.
     generation: u64,
-    /// Fills that had been doomed before.
+    /// Count of invalidations before it was sent.
     dooms: u64,
 }
 
-/// Sends a request, when a place and a connection are to be had without waiting. Where they are not, what was taken of
-/// them stays with `ask`. One that is behind other answers takes nothing yet: a client that reads none of them would hold it.
+/// Sends a request if a permit and a pooled connection are available without waiting. Otherwise anything acquired
+/// stays with `ask`. A pipelined request behind unfinished responses acquires nothing yet: a client that does not read
+/// them would hold it.
 pub(crate) fn send(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
@@ -99,7 +100,7 @@ pub(crate) fn send(
         place(ticket, None);
         return None;
     };
-    // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
+    // Read this before sending: a purge in the meantime must apply to the response.
     let generation = worker.store().map_or(0, |store| store.generation());
     let dooms = worker.accelerator().fills.dooms();
     let exchange = worker.with_lines(|lines| {
@@ -121,10 +122,10 @@ pub(crate) fn send(
     Some(Sent { exchange, ticket, permit, since_ns: precise_ns(), since_s: asking.now.unix_s, generation, dooms })
 }
 
-/// A request that is answered without more ado, or goes on as any other.
+/// A request on the fast path, which may fall back to the general one.
 pub(crate) struct Direct {
     worker: Rc<ProxyWorker>,
-    /// `None` once it has gone on as any other.
+    /// `None` after the fallback.
     under_way: Option<(Aim, Sent)>,
     slow: Option<Making>,
     shows_status: bool,
@@ -149,7 +150,7 @@ impl Direct {
                 KeptAnswer::Taken(response) => {
                     let ns = precise_ns();
                     let delay_us = ns.saturating_sub(sent.since_ns) / 1000;
-                    // The same clock as the coarse one, and finer.
+                    // Same epoch as the coarse clock, with finer resolution.
                     let (place, now_ms) = ((sent.ticket, sent.permit), ns / 1_000_000);
                     finish_answer(worker, aim.step(), place, response.status, delay_us, now_ms);
                     return Poll::Ready(Ok(response));
@@ -192,7 +193,7 @@ impl Future for Direct {
     }
 }
 
-/// The answer for the client, made where the origin's stands; `None`: it is not that simple.
+/// Builds the client's response from the origin's; `None`: use the general path.
 fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) -> Option<Response> {
     if answer.content.len() > CONTENT_BYTES_MAX {
         return None;
@@ -230,7 +231,7 @@ const fn note(reason: Lookup, why: NoStore) -> Note {
     Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) }
 }
 
-/// The client's answer, of one buffer.
+/// Builds the client's response in one buffer.
 fn pass_on(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -259,7 +260,7 @@ fn pass_on(
     Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome.index())
 }
 
-/// An answer as any other.
+/// Continues with a response on the general path.
 fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refused> {
     let Sent { ticket, permit, since_ns, since_s, generation, dooms, .. } = sent;
     let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
@@ -279,7 +280,7 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
     }
 }
 
-/// The exchange failed: refused, or tried again as any other.
+/// Handles a failed exchange: refuses, or retries on the general path.
 fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFailure) -> Result<Making, Refused> {
     let mut begun = Box::new(Begun::since(sent.since_ns / 1_000_000));
     let ask = aim.ask();
@@ -288,7 +289,7 @@ fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFail
     Ok(go_on(worker, aim))
 }
 
-/// Goes on with what has begun.
+/// Continues on the general path.
 fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
     let worker = Rc::clone(worker);
     match aim {

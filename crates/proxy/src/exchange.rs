@@ -1,4 +1,4 @@
-//! One request to the origins: which one, when, and again when that is safe.
+//! One request to the origins: selection, waiting, and retries if safe.
 
 use crate::accelerator::Accelerator;
 use crate::forward::{ALLOW_FORWARDED, Passage, Strip, retry, write_interim_lines, write_request_lines};
@@ -22,47 +22,47 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-/// What is asked of the origins.
+/// An upstream request.
 pub(crate) struct Ask {
     pub(crate) request: OwnedRequest,
-    /// Path and query as they go over the wire.
+    /// Path and query as sent.
     pub(crate) target: Box<[u8]>,
-    /// Where the query's `?` stands in it, or its length.
+    /// Offset of the query's `?` in it, or its length.
     pub(crate) path_bytes: usize,
-    /// The Upgrade field's value, when a change of protocol is passed on.
+    /// Value of Upgrade, if the upgrade is forwarded.
     pub(crate) upgrade: Option<Box<[u8]>>,
-    /// Decides the origin under consistent hashing.
+    /// Selects the origin under consistent hashing.
     pub(crate) balance_hash: u64,
-    /// What was done before somebody waits for an answer.
+    /// Progress made before the response future was polled.
     pub(crate) begun: Cell<Option<Box<Begun>>>,
 }
 
-/// How far asking has come.
+/// Progress of an upstream request.
 #[derive(Debug, Default)]
 pub(crate) struct Begun {
     tried: Tried,
     attempts: u8,
-    /// When the first attempt began, in milliseconds; `None` before it.
+    /// Time of the first attempt in milliseconds; `None` before it.
     first_ms: Option<u64>,
     last: Option<Refused>,
-    /// The origin whose turn it is, and a place there.
+    /// The selected origin, and a permit for it.
     place: Option<(Ticket, Option<Permit>)>,
-    /// A kept connection of its was closed as the request came: another is not tried.
+    /// A pooled connection was found closed: open a new one instead of trying another.
     afresh: bool,
 }
 
 impl Begun {
-    /// Nothing but the origin was chosen, and perhaps a place taken.
+    /// Progress with an origin selected and possibly a permit acquired.
     pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Self {
         Self { place: Some((ticket, permit)), ..Self::default() }
     }
 
-    /// A pooled connection was tried at `first_ms`, and nothing has come of it.
+    /// Progress after a failed attempt on a pooled connection at `first_ms`.
     pub(crate) fn with_kept_tried(ticket: Ticket, permit: Permit, first_ms: u64) -> Self {
         Self { afresh: true, first_ms: Some(first_ms), ..Self::with_place(ticket, Some(permit)) }
     }
 
-    /// A request was sent at `first_ms`.
+    /// Progress after a request sent at `first_ms`.
     pub(crate) fn since(first_ms: u64) -> Self {
         Self { first_ms: Some(first_ms), ..Self::default() }
     }
@@ -76,47 +76,47 @@ impl Ask {
     }
 }
 
-/// How a request is passed on, beside what it says itself.
+/// Differences between the client's request and the upstream request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Manner<'a> {
-    /// Fields of the client's that stay behind.
+    /// Client fields to omit.
     pub(crate) strip: Strip,
-    /// Lines of our own.
+    /// Lines to add.
     pub(crate) extra: &'a [u8],
-    /// The method, when it is another than the client's.
+    /// The method, if it differs from the client's.
     pub(crate) method: Option<&'a str>,
 }
 
-/// A final answer's head, and what its body is read by.
+/// Head of a final response, and its body.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) incoming: Incoming,
     pub(crate) hold: Hold,
-    /// Whether another attempt had failed.
+    /// Whether an earlier attempt failed.
     pub(crate) again: bool,
 }
 
-/// Where it is told what has become of the origin.
+/// Reporter of the origin's result.
 #[derive(Debug)]
 struct Watch {
     accelerator: Arc<Accelerator>,
-    /// A tunnel may last longer than its step is in force.
+    /// A tunnel may outlive its step.
     step: Weak<ProxyStep>,
 }
 
-/// The request's place at its origin, kept until the answer is whole.
+/// The permit and ticket of a request, held until the response is complete.
 #[derive(Debug)]
 pub(crate) struct Hold {
     ticket: Ticket,
     watch: Watch,
-    /// `None` for a tunnel, which may last for days and is no request any more.
+    /// `None` for a tunnel, which may last for days and no longer counts as a request.
     _permit: Option<Permit>,
-    /// Of a tunnel: what it is timed by.
+    /// For a tunnel: its source of timers.
     client: Option<OriginClient>,
 }
 
 impl Hold {
-    /// Takes the answer of this `status` for one to this request, which took `delay_us`.
+    /// Records a response with this `status`, received after `delay_us`.
     pub(crate) fn new(
         worker: &ProxyWorker,
         step: &Arc<ProxyStep>,
@@ -130,12 +130,12 @@ impl Hold {
         Self { ticket, watch, _permit: (status != 101).then_some(permit), client }
     }
 
-    /// What a tunnel is timed by; once.
+    /// Takes a tunnel's source of timers; available once.
     pub(crate) fn take_client(&mut self) -> Option<OriginClient> {
         self.client.take()
     }
 
-    /// The answer broke off.
+    /// Reports that the response was truncated.
     pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
         if failure.failure.is_origin_fault() {
             let change = self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
@@ -146,7 +146,7 @@ impl Hold {
     }
 }
 
-/// Asks the origins of `step`. Interim answers go to `interims`.
+/// Sends a request to the origins of `step`. Interim responses go to `interims`.
 pub(crate) async fn ask_origin(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
@@ -161,7 +161,7 @@ pub(crate) async fn ask_origin(
     let mut lines = Vec::with_capacity(1024);
     loop {
         let now_ms = Now::read().monotonic_ms;
-        // When all were tried, they are tried again.
+        // After all origins have been tried, they are tried again.
         let chosen = begun.place.take().or_else(|| begun.choose(step, ask.balance_hash, now_ms));
         let Some((ticket, permit)) = chosen else {
             return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
@@ -196,10 +196,10 @@ pub(crate) async fn ask_origin(
             }
         };
         let result = if std::mem::take(&mut begun.afresh) {
-            // Rare, and not in the future of every request.
+            // Rare: box it to keep the future of ordinary requests small.
             Box::pin(client.exchange_afresh(address, &mut outgoing, tell)).await
         } else if begun.attempts > 0 && matches!(outgoing.content, OutgoingContent::None) {
-            // The client has waited since the first attempt: all of them together get as long as one.
+            // All attempts together share the deadline of one, since the client has waited since the first.
             let left_ms = head_deadline_ms(step, first_ms).saturating_sub(sent_ns / 1_000_000);
             let late = ExchangeFailure::new(OriginFailure::HeadTimeout, Repeat::Idempotent);
             let exchange = client.exchange(address, &mut outgoing, tell);
@@ -221,16 +221,16 @@ pub(crate) async fn ask_origin(
     }
 }
 
-/// With less time than this, in milliseconds, another attempt is not begun; clocks differ by less.
+/// Minimum time left for another attempt, in milliseconds; clocks differ by less.
 const LEFT_MS_MIN: u64 = 20;
 
-/// Until when a request whose first attempt began at `first_ms` is tried again: a client has the patience for one head
-/// timeout, not for one of each origin.
+/// Deadline for retries of a request whose first attempt began at `first_ms`: one head timeout in total, not one per
+/// origin.
 fn head_deadline_ms(step: &ProxyStep, first_ms: u64) -> u64 {
     first_ms.saturating_add(step.settings.timeouts.head_timeout_ms)
 }
 
-/// An interim answer with `lines` as the client gets it.
+/// Interim response with `lines`, as sent to the client.
 pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
     let mut passed = Vec::with_capacity(lines.len());
     write_interim_lines(lines, &mut passed);
@@ -238,7 +238,7 @@ pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
 }
 
 impl Begun {
-    /// The next origin. When all were tried, they are tried again.
+    /// Selects the next origin. After all have been tried, they are tried again.
     fn choose(&mut self, step: &ProxyStep, balance_hash: u64, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
         let chosen = step.group.choose(now_ms, balance_hash, &self.tried).or_else(|| {
             self.tried = Tried::NONE;
@@ -247,8 +247,8 @@ impl Begun {
         Some((chosen?, None))
     }
 
-    /// An attempt has failed of a request with `method`, some of whose content was sent or not. Refused, unless there is to
-    /// be another.
+    /// Handles a failed attempt of a request with `method`, some of whose content may have been sent. Returns an error
+    /// unless the request is retried.
     pub(crate) fn handle_failure(
         &mut self,
         worker: &ProxyWorker,
@@ -293,7 +293,7 @@ const fn sample_of_answer(status: u16, delay_us: u64) -> Sample {
     }
 }
 
-/// The whole of an answer with `status` has come, `delay_us` after the request was sent.
+/// Handles a complete response with `status`, received `delay_us` after the request was sent.
 pub(crate) fn finish_answer(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -307,7 +307,7 @@ pub(crate) fn finish_answer(
     worker.accelerator().tell_change(step, ticket.index(), change);
 }
 
-/// The head of an answer with `status` has come, `delay_us` after the request was sent.
+/// Handles a response head with `status`, received `delay_us` after the request was sent.
 fn report_answer(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -341,7 +341,7 @@ async fn wait_for_place(client: &OriginClient, mut waiting: Waiting) -> Result<P
     }
 }
 
-/// An origin's answer on its way to the one client who asked.
+/// An origin's response on its way to one client.
 #[derive(Debug)]
 pub(crate) struct Through {
     body: IncomingBody,
@@ -354,7 +354,7 @@ impl Through {
     }
 }
 
-/// How a client's answer ends that broke off at the origin.
+/// Close reason for a response truncated at the origin.
 pub(crate) const fn cut_reason(failure: ExchangeFailure) -> CloseReason {
     match failure.failure {
         OriginFailure::BodyTimeout => CloseReason::OriginBodyTimeout,
@@ -378,10 +378,10 @@ impl Source for Through {
 }
 
 impl Refused {
-    /// Refused by a rule of forwarding.
+    /// A refusal by a forwarding rule.
     pub(crate) fn forward(outcome: ForwardOutcome) -> Self {
         let fields = match outcome {
-            // What goes on to origins; one of them may refuse some.
+            // The methods forwarded to origins, which may refuse some.
             ForwardOutcome::MaxForwards => vec![("Allow", ALLOW_FORWARDED.to_owned())],
             _ if outcome.status() == 503 => vec![("Retry-After", "1".to_owned())],
             _ => Vec::new(),
@@ -389,14 +389,14 @@ impl Refused {
         Self { status: outcome.status(), text: sentence(outcome.status()), fields, outcome: Outcome::forward(outcome) }
     }
 
-    /// The origin failed.
+    /// A refusal because the origin failed.
     pub(crate) fn origin(failure: ExchangeFailure) -> Self {
         let status = failure.failure.status();
         Self { status, text: sentence(status), fields: Vec::new(), outcome: Outcome::origin(failure.failure) }
     }
 }
 
-/// What a visitor reads. The reason is in the log: it is nobody else's business how the house is built.
+/// Sentence for visitors. The reason is only logged: it would disclose internals.
 const fn sentence(status: u16) -> &'static str {
     match status {
         200 => "Max-Forwards is 0: this server answers for itself.",

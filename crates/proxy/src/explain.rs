@@ -1,7 +1,7 @@
-//! What is kept for one request, and why or why not: for `flatout explain`.
+//! Explanation of what is stored for a request and how it would be handled, for `flatout explain`.
 //!
-//! It looks where a request would look, and decides by the same functions; but it changes nothing, fetches nothing and
-//! counts nothing. It reads disks, so it is not for an event loop.
+//! It performs the lookup of a real request with the same functions, but changes, fetches and counts nothing. It reads
+//! disks, so it must not run on an event loop.
 
 use crate::accelerator::Accelerator;
 use crate::meta::Kept;
@@ -23,110 +23,110 @@ use flatout_net::clock::Now;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Bytes of a field's value that are shown.
+/// Maximum bytes of a displayed field value.
 const VALUE_BYTES_MAX: usize = 200;
 
-/// Variants that are shown.
+/// Maximum displayed variants.
 const VARIANTS_SHOWN_MAX: usize = 32;
 
-/// A named reason, with what to do about it.
+/// A named reason with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasonTold {
     /// The stable name.
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     pub text: String,
-    /// How to change it.
+    /// How to change the outcome.
     pub change: String,
 }
 
-/// A field that Vary names, whose value is another one in the request than in the one that was answered.
+/// A field in Vary whose value differs between this request and the stored one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The field's name, in lower case.
     pub name: String,
-    /// What the request has, normalised; `None`: no such field.
+    /// The request's value, normalised; `None`: the field is absent.
     pub asked: Option<String>,
-    /// What the request had whose answer is kept.
+    /// The value in the request whose response is stored.
     pub kept: Option<String>,
 }
 
-/// An answer that is kept under the key.
+/// A response stored under the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantTold {
-    /// `memory`, or the folder of a disk.
+    /// `memory`, or the folder of a volume.
     pub place: String,
     /// Its status.
     pub status: u16,
-    /// Bytes of its content.
+    /// Bytes of content.
     pub body_bytes: u64,
-    /// The names of its Vary, separated by commas; empty: none.
+    /// Names in its Vary, separated by commas; empty: none.
     pub vary: String,
-    /// What tells the request from it; empty: it is the request's.
+    /// Differences from the request; empty: the request matches.
     pub differences: Vec<Difference>,
     /// `no`, `soft` (stale since) or `hard` (never served again).
     pub purged: String,
-    /// The arithmetic of its freshness (RFC 9111 §4.2), a line for each step.
+    /// Freshness calculation (RFC 9111 §4.2), a line for each step.
     pub freshness: Vec<String>,
 }
 
-/// An answer that was not kept.
+/// A response that was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKeptTold {
-    /// Why.
+    /// The reason.
     pub reason: ReasonTold,
     /// Its status.
     pub status: u16,
-    /// How long ago that was, in seconds.
+    /// Its age in seconds.
     pub ago_s: u64,
 }
 
-/// The word on a key that its answers cannot be shared.
+/// Marker of a key whose responses cannot be shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkerTold {
-    /// Why.
+    /// The reason.
     pub reason: ReasonTold,
-    /// How long it is in force, in milliseconds.
+    /// Remaining validity in milliseconds.
     pub left_ms: u64,
 }
 
-/// What is kept for a request, and what would become of it.
+/// Stored responses for a request, and how it would be handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheExplanation {
-    /// The key, as it is looked up.
+    /// The lookup key.
     pub key: String,
-    /// What tells the key from the same one of another `proxy` step.
+    /// Distinguishes the key from the same one of another `proxy` step.
     pub realm: String,
-    /// What a look-up comes to now.
+    /// Result of a lookup now.
     pub lookup: ReasonTold,
-    /// What is done then, a sentence.
+    /// The resulting action, a sentence.
     pub action: String,
-    /// What is kept under the key.
+    /// Responses stored under the key.
     pub variants: Vec<VariantTold>,
     /// The marker in force.
     pub marker: Option<MarkerTold>,
-    /// The last answer for the key that was not kept, unless one was kept since.
+    /// The last response for the key that was not stored, unless one was stored since.
     pub not_kept: Option<NotKeptTold>,
 }
 
-/// A request, as it comes to a `proxy` step.
+/// A request as received by a `proxy` step.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {
     /// The request: its path and query after rewriting.
     pub request: CacheRequest<'a>,
-    /// Now.
+    /// The current time.
     pub now: Now,
 }
 
 impl Accelerator {
-    /// Tells what is kept for a request that comes to `step` under the rules of `cache`; `None`: there is no store.
+    /// Explains a request to `step` under the rules of `cache`; `None`: there is no store.
     pub fn explain(&self, step: &ProxyStep, cache: &CacheStep, sought: &Sought<'_>) -> Option<CacheExplanation> {
         let store = self.store()?;
         let Sought { request, now } = sought;
         let key = self.key_of(step, cache, request);
         let hash = store.hash(&key);
         let inspection = store.inspect(&key);
-        // A copy on a disk is the one in memory, unless that is not there.
+        // A copy on disk duplicates the one in memory, unless memory has none.
         let mut objects: Vec<(String, Arc<Kept>)> = Vec::new();
         let in_memory = inspection.memory.iter().flat_map(|bucket| bucket.objects());
         objects.extend(in_memory.map(|object| ("memory".to_owned(), Arc::clone(object))));
@@ -167,7 +167,7 @@ impl Accelerator {
         })
     }
 
-    /// The key under which a worker looks.
+    /// The key that a worker would look up.
     fn key_of(&self, step: &ProxyStep, cache: &CacheStep, request: &CacheRequest<'_>) -> Vec<u8> {
         let mut key = Vec::new();
         begin_key(&step.realm, &mut key);
@@ -184,16 +184,16 @@ impl Accelerator {
     }
 }
 
-/// Where the scheme of a key begins.
+/// Offset of the scheme in a key.
 fn locator_start(key: &[u8]) -> usize {
     let locator = locator(key).start;
     key[..locator].iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1)
 }
 
-/// The object that a look-up chooses and what became of it, or what it comes to.
+/// The selected object and its purge state, or the reason for a miss.
 type Chosen = Result<(Arc<Kept>, Purged), Lookup>;
 
-/// Chooses as a look-up does.
+/// Selects as a lookup does.
 fn choose(
     store: &Store<crate::Meta>,
     cache: &CacheStep,
@@ -219,7 +219,7 @@ fn choose(
     Err(missed)
 }
 
-/// What is made of the request, and in words.
+/// Decides how to handle the request, with a description.
 fn decide(
     cache: &CacheStep,
     request: &CacheRequest<'_>,
@@ -314,7 +314,7 @@ fn told(name: &str, text: &str, change: &str) -> ReasonTold {
     ReasonTold { name: name.to_owned(), text: text.to_owned(), change: change.to_owned() }
 }
 
-/// Bytes for people: what is not printable is escaped, and what is long is cut.
+/// Displayable form of bytes: non-printable bytes are escaped, long values are truncated.
 fn printable(bytes: &[u8]) -> String {
     let (shown, more) = match bytes.split_at_checked(VALUE_BYTES_MAX) {
         Some((shown, rest)) if !rest.is_empty() => (shown, "…"),

@@ -1,4 +1,4 @@
-//! Having the content of a page or a part: all of it, or as much as is looked at.
+//! Reading the content of a page or a part, up to a limit.
 
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, FileBody, Segment};
@@ -8,14 +8,14 @@ use rustix::io::{Errno, pread};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-/// Content up to this many bytes is sent as one piece.
+/// Maximum bytes of content sent as one segment.
 const JOINED_BYTES_MAX: u64 = 64 * 1024;
 
-/// What came of reading a page.
+/// Result of reading a page.
 pub(super) enum Had {
-    /// All of it.
+    /// The whole page.
     Whole(Vec<u8>),
-    /// It is too large to be looked through: the content again, as it was.
+    /// The page is too large to parse: its content, unchanged.
     TooMuch(Body),
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn read_page(body: Body, bytes_max: usize) -> Result<Had, Close
     Ok(Had::Whole(page))
 }
 
-/// All of a part of up to `bytes_max` bytes. What is kept in a file stays there.
+/// Reads a part of up to `bytes_max` bytes. Content stored in a file stays there.
 pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> {
     if body.len() > bytes_max {
         return None;
@@ -62,7 +62,7 @@ pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> 
         Body::File(file) => Some(vec![Segment::File(file)]),
         Body::Segments(segments) => Some(segments),
         Body::Tunnel(_) => None,
-        // A file that is still written may be emptied behind its readers, so all is read.
+        // A file that is still being written may be truncated under its readers, so read it all.
         stream @ Body::Stream(_) => match read_page(stream, usize::try_from(bytes_max).ok()?).await {
             Ok(Had::Whole(bytes)) => Some(vec![Segment::Bytes(SharedBytes::from(bytes))]),
             Ok(Had::TooMuch(_)) | Err(_) => None,
@@ -70,7 +70,7 @@ pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> 
     }
 }
 
-/// The content that `segments` are.
+/// Content made of `segments`.
 pub(super) fn join(mut segments: Vec<Segment>) -> Body {
     let bytes: u64 = segments.iter().map(Segment::len).sum();
     let in_memory = segments.iter().all(|segment| matches!(segment, Segment::Bytes(_)));
@@ -101,7 +101,7 @@ fn append(segment: &Segment, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     Ok(())
 }
 
-/// Files of kept answers are in memory or were sent lately: they are read as sendfile reads them, without a thread.
+/// Files of stored responses are in memory or were sent recently: read them without a thread, as sendfile does.
 fn read_file(file: &FileBody, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     let start = page.len();
     let Ok(bytes) = usize::try_from(file.bytes) else { return Err(CloseReason::FileFailed) };
@@ -118,7 +118,7 @@ fn read_file(file: &FileBody, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     Ok(())
 }
 
-/// A stream of which the beginning was read already.
+/// A stream whose beginning has been read.
 struct Resumed {
     begun: Option<SharedBytes>,
     rest: Stream,

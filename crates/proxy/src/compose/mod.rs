@@ -1,17 +1,17 @@
-//! Pages made of parts: what asks for ESI is kept as it came, and put together for each who asks.
+//! ESI composition: templates are stored as received and composed for each request.
 //!
-//! A part is looked up like any answer, in the realm, with the `proxy` and the `cache` step of its page, and may be a
-//! page of parts itself. It is the same for everybody: what is the client's own stays behind (see `part`).
+//! A part is looked up like any response, with the realm, the `proxy` step and the `cache` step of its page, and may
+//! be a template itself. It is the same for all clients: client-specific fields are not forwarded (see `part`).
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | this | rounds of parts, and the answer that comes of them |
+//! | this | rounds of fetching parts, and the response |
 //! | `part` | the request for a part |
-//! | `content` | having the content of a page or a part |
+//! | `content` | reading the content of a page or a part |
 //!
-//! **Bounds.** An answer has at most [`EsiLimits::includes_max`] parts, counted through all levels, so that a page that
-//! includes itself twice does not double with each level; levels are bounded as well. What it takes is bounded by
-//! [`BYTES_MAX`]. A part beyond a bound counts as one that could not be had.
+//! **Bounds.** A response has at most [`EsiLimits::includes_max`] parts over all levels, so that a page that includes
+//! itself twice does not grow exponentially. Nesting is bounded as well. [`BYTES_MAX`] bounds the total size. A part
+//! beyond a bound counts as failed.
 
 mod content;
 mod part;
@@ -36,14 +36,14 @@ use tokio::task::JoinSet;
 
 const LIMITS: EsiLimits = EsiLimits::DEFAULT;
 
-/// Bytes of pages and parts that one answer may take, in all. A guess: four pages of the largest kind.
+/// Maximum total bytes of pages and parts in one response. A guess: four pages of maximum size.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Parts of one page that are asked for at once, so that one visitor's page does not fill an origin's queue.
+/// Parts of one page fetched in parallel, so that one request does not fill an origin's queue.
 const PARALLEL_MAX: usize = 16;
 
-/// Fields of a page that are not the answer's: they describe the page without its parts, or for how long it may be kept,
-/// or they are for this cache.
+/// Fields of a template that the response omits: they describe the template without its parts, control caching, or are
+/// meant for this cache.
 const DROPPED: [&str; 15] = [
     "accept-ranges",
     "cache-control",
@@ -62,19 +62,19 @@ const DROPPED: [&str; 15] = [
     "trailer",
 ];
 
-/// What has been met on the way to one answer.
+/// Totals for one response.
 #[derive(Debug, Default)]
 struct Tally {
     parts: Cell<usize>,
     bytes: Cell<u64>,
-    /// Whether something may not be stored by anybody.
+    /// Whether a page or part has `no-store`.
     no_store: Cell<bool>,
     missing: Cell<bool>,
     malformed: Cell<bool>,
 }
 
 impl Tally {
-    /// Whether so many bytes more are within the bound.
+    /// Reserves `bytes`; returns false if that exceeds the bound.
     fn take(&self, bytes: u64) -> bool {
         let bytes = self.bytes.get().saturating_add(bytes);
         self.bytes.set(bytes);
@@ -90,15 +90,15 @@ impl Tally {
     }
 }
 
-/// An answer on its way.
+/// Future of a response.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
 
-/// Answers `query`, which may be for a page of parts.
+/// Serves `query`, which may yield a template.
 pub(crate) fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake) -> Answering {
     answer(worker, query, intake, Rc::default(), 0)
 }
 
-/// The same, for a part that stands so many levels deep.
+/// Serves a page or part at nesting depth `level`.
 fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<Tally>, level: usize) -> Answering {
     Box::pin(async move {
         let mut response = match intake {
@@ -112,7 +112,7 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
                 Ok(response)
             }
             Some(Template::Page(lines)) => {
-                // What the page itself came to, for the log.
+                // Cache result of the page itself, for the log.
                 response.cache = response.cache.or(Outcome::NAMES.get(usize::from(response.outcome)).copied());
                 put_together(&worker, &query, &lines, response, (&tally, level)).await
             }
@@ -120,7 +120,7 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
     })
 }
 
-/// The answer that the page in `response` becomes.
+/// Composes the template in `response`.
 async fn put_together(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -133,7 +133,7 @@ async fn put_together(
     }
     let body = std::mem::replace(&mut response.body, Body::Empty);
     if query.ask.request.method() == "HEAD" && body.is_empty() {
-        // The origin's answer to HEAD: the length of the whole is not known.
+        // A response to HEAD: the composed length is unknown.
         return Ok(with_head(query, lines, response, None, tally));
     }
     let page = match read_page(body, LIMITS.page_bytes_max).await {
@@ -177,7 +177,7 @@ async fn put_together(
             match fetching.join_next().await {
                 None => break,
                 Some(Ok((slot, part))) => composition.provide(slot, part),
-                // A task of ours that ended otherwise: the whole round cannot be told apart any more.
+                // A task failed unexpectedly, so the state of the round is unknown.
                 Some(Err(_)) => return Err(Refused::forward(ForwardOutcome::EsiPartFailed)),
             }
         }
@@ -200,7 +200,7 @@ async fn put_together(
     Ok(with_head(query, lines, response, Some(length), tally))
 }
 
-/// A part's content; `None` when it cannot be had.
+/// Content of a part; `None` if it is unavailable.
 async fn fetch(
     worker: Rc<ProxyWorker>,
     page: Rc<Query>,
@@ -216,7 +216,7 @@ async fn fetch(
     let query = Rc::new(query);
     let response = answer(worker, query, intake, Rc::clone(&tally), level).await.ok()?;
     let fields = response.head.http2_fields();
-    // What is compressed cannot stand among what is not.
+    // A compressed part cannot be inserted into an uncompressed page.
     if response.status != 200 || fields.contains_key("content-encoding") {
         return None;
     }
@@ -229,12 +229,12 @@ async fn fetch(
     tally.take(bytes).then_some(segments)
 }
 
-/// Whether one of these lines has `no-store` in it.
+/// Returns whether one of these lines contains `no-store`.
 fn says_no_store<'a>(mut lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
     lines.any(|(_, line)| line.windows(8).any(|window| window.eq_ignore_ascii_case(b"no-store")))
 }
 
-/// Gives the answer the head of what was put together.
+/// Sets the head of the composed response.
 fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64>, tally: &Tally) -> Response {
     let mut kept = Vec::with_capacity(lines.len() + 64);
     for (name, line) in each_line(lines) {
@@ -242,7 +242,7 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
             kept.extend_from_slice(line);
         }
     }
-    // Its parts may change at any time, each by itself, and there is nothing to validate the whole by.
+    // Parts change independently, so there is no validator for the whole.
     let control: &[u8] = if tally.no_store.get() { b"private, no-cache, no-store" } else { b"private, no-cache" };
     write_line(b"Cache-Control", control, &mut kept);
     let mut changed = Vec::with_capacity(kept.len() + 64);

@@ -1,4 +1,4 @@
-//! The request for a part: the page's, for another target, without what is the client's own.
+//! Request for a part: the page's request with another target, without client-specific fields.
 
 use crate::esi::{Base, resolve};
 use crate::query::{Query, locator};
@@ -15,8 +15,8 @@ use flatout_net::handler::Request;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Fields of the client's that a part is asked for without: who the client is, which the part of a page for everybody
-/// must not depend on; what is said of the page alone; and content, which went with the page.
+/// Client fields omitted from requests for parts: those that identify the client, since parts are shared; those that
+/// apply to the page only; and those of request content.
 const LEFT_OUT: [&str; 15] = [
     "accept-encoding",
     "authorization",
@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 15] = [
     "upgrade",
 ];
 
-/// What is looked up for the part `src` of `page`, and how; `None` when the reference leads nowhere.
+/// Creates the query for the part `src` of `page`; `None` if the reference is invalid.
 pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Option<(Query, Intake)> {
     let target = page.with(|request| {
         let base =

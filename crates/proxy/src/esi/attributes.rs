@@ -1,11 +1,11 @@
-//! What stands within a tag: attributes, and the entities in them.
+//! Tag attributes and the entities in them.
 
 use super::{EsiError, Include};
 
-/// The longest entity, `&#x10FFFF;`, without its ends.
+/// Length of the longest entity, `&#x10FFFF;`, without its delimiters.
 const ENTITY_BYTES_MAX: usize = 8;
 
-/// Reads the attributes of an include. Those that ESI does not know are passed by.
+/// Parses the attributes of an include. Attributes unknown to ESI are ignored.
 pub(super) fn read_include(attributes: &[u8]) -> Result<Include, EsiError> {
     let (mut src, mut alt, mut onerror) = (None, None, None);
     let mut rest = attributes;
@@ -29,7 +29,7 @@ pub(super) fn read_include(attributes: &[u8]) -> Result<Include, EsiError> {
     Ok(Include { src, alt, continue_on_error: onerror.as_deref() == Some("continue") })
 }
 
-/// Checks attributes that nobody wants.
+/// Validates attributes that are not used.
 pub(super) fn check(attributes: &[u8]) -> Result<(), EsiError> {
     let mut rest = attributes;
     while let Some((_, _, after)) = read_attribute(rest)? {
@@ -40,7 +40,7 @@ pub(super) fn check(attributes: &[u8]) -> Result<(), EsiError> {
 
 type Attribute<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// White space, a name, `=`, a value in quotes; then what follows.
+/// Parses white space, a name, `=` and a quoted value. Returns the attribute and the rest.
 fn read_attribute(bytes: &[u8]) -> Result<Option<Attribute<'_>>, EsiError> {
     let trimmed = bytes.trim_ascii_start();
     if trimmed.is_empty() {
@@ -63,8 +63,8 @@ fn read_attribute(bytes: &[u8]) -> Result<Option<Attribute<'_>>, EsiError> {
     Ok(Some((name, &rest[..end], &rest[end + 1..])))
 }
 
-/// Decodes the five entities of XML and those by number. What is none of them stays as it is, as browsers do it: an
-/// `&` in a query is seldom written as it ought to be.
+/// Decodes the five XML entities and numeric character references. Anything else stays unchanged, as in browsers: the
+/// `&` in a query is rarely escaped.
 pub(super) fn decode_entities(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
@@ -93,7 +93,7 @@ fn decode_entity(name: &str) -> Option<char> {
                 Some(digits) => (digits, 16),
                 None => (number, 10),
             };
-            // `from_str_radix` would take a sign.
+            // `from_str_radix` would accept a sign.
             if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return None;
             }

@@ -1,59 +1,59 @@
-//! From a page and its parts to what is sent.
+//! Composition of a page from its parts.
 //!
-//! In rounds: [`Composition::wanted`] says which parts are needed now, all of which may be fetched at the same time;
-//! [`Composition::provide`] takes what came of each; and again, until nothing is wanted. A part that could not be had is
-//! wanted once more from its `alt`; the parts of `except` are wanted only once the `attempt` has failed.
+//! Composition proceeds in rounds: [`Composition::wanted`] returns the parts needed now, all of which may be fetched
+//! in parallel; [`Composition::provide`] takes each result; this repeats until nothing is wanted. A failed part is
+//! wanted again from its `alt`. The parts of `except` are wanted only after the `attempt` has failed.
 
 use super::page::count_includes;
 use super::{Include, Page, Segment};
 use std::ops::Range;
 
-/// A part that is needed.
+/// A part to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted<'a> {
-    /// For [`Composition::provide`].
+    /// Index to pass to [`Composition::provide`].
     pub slot: usize,
-    /// Where it is; see [`resolve`](super::resolve).
+    /// Its reference; see [`resolve`](super::resolve).
     pub src: &'a str,
 }
 
-/// A piece of what is sent.
+/// A piece of the composed page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<T> {
-    /// These bytes of the page.
+    /// A range of the template.
     Literal(Range<usize>),
     /// A part.
     Part(T),
 }
 
-/// What is sent, once all of it is there.
+/// A composed page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composed<T> {
     /// The pieces, in order.
     pub pieces: Vec<Piece<T>>,
-    /// How many parts are missing that may be.
+    /// Number of optional parts that are missing.
     pub missing: usize,
 }
 
-/// What is known of a part.
+/// State of a part.
 #[derive(Clone, Debug)]
 enum Part<T> {
     Wanted,
-    /// `src` failed, and `alt` is wanted.
+    /// `src` failed; fetch `alt`.
     AltWanted,
     Here(T),
     Failed,
 }
 
-/// A page on its way to be put together. `T` is whatever stands for a part's content.
+/// Composition in progress. `T` represents a part's content.
 #[derive(Clone, Debug)]
 pub struct Composition<'a, T> {
     page: &'a Page,
-    /// By the order of the includes in the page.
+    /// In the order of the includes in the page.
     parts: Vec<Part<T>>,
 }
 
-/// How far some segments are.
+/// State of a list of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Complete,
@@ -62,12 +62,12 @@ enum Progress {
 }
 
 impl<'a, T> Composition<'a, T> {
-    /// A page of which no part is here.
+    /// Starts a composition without any parts.
     pub fn new(page: &'a Page) -> Self {
         Self { page, parts: (0..page.includes).map(|_| Part::Wanted).collect() }
     }
 
-    /// The parts that are needed now. None: it is complete, or it has failed.
+    /// Returns the parts to fetch now. Empty: the composition is complete or has failed.
     pub fn wanted(&self) -> Vec<Wanted<'a>> {
         let mut wanted = Vec::new();
         if self.walk(&self.page.segments, &mut 0, &mut wanted) == Progress::Failed {
@@ -76,7 +76,7 @@ impl<'a, T> Composition<'a, T> {
         wanted
     }
 
-    /// What came of the part in `slot`; `None`: it could not be had.
+    /// Sets the result for the part in `slot`; `None`: it failed.
     pub fn provide(&mut self, slot: usize, content: Option<T>) {
         let has_alt = find_include(&self.page.segments, &mut 0, slot).is_some_and(|include| include.alt.is_some());
         let Some(part) = self.parts.get_mut(slot) else { return };
@@ -87,8 +87,8 @@ impl<'a, T> Composition<'a, T> {
         };
     }
 
-    /// What is sent; `None` when a part could not be had that may not be missing
-    /// ([`EsiPartFailed`](crate::outcome::ForwardOutcome::EsiPartFailed)), or when something is still wanted.
+    /// Returns the composed page; `None` if a required part failed
+    /// ([`EsiPartFailed`](crate::outcome::ForwardOutcome::EsiPartFailed)) or a part is still wanted.
     pub fn finish(mut self) -> Option<Composed<T>> {
         let page = self.page;
         if self.walk(&page.segments, &mut 0, &mut Vec::new()) != Progress::Complete {
@@ -99,8 +99,8 @@ impl<'a, T> Composition<'a, T> {
         Some(composed)
     }
 
-    /// Collects what is wanted of `segments`, whose first include is `slot`. It goes on after a failure, so that slots
-    /// are counted to the end.
+    /// Collects the wanted parts of `segments`, whose first include has index `slot`. Continues after a failure, so
+    /// that `slot` counts all includes.
     fn walk(&self, segments: &'a [Segment], slot: &mut usize, wanted: &mut Vec<Wanted<'a>>) -> Progress {
         let mut progress = Progress::Complete;
         for segment in segments {
@@ -118,7 +118,7 @@ impl<'a, T> Composition<'a, T> {
                         wanted.truncate(before);
                         self.walk(except, slot, wanted)
                     } else {
-                        // Nothing of the other branch is wanted yet.
+                        // The other branch is not fetched yet.
                         self.walk(except, slot, &mut Vec::new());
                         attempted
                     }
@@ -171,7 +171,7 @@ impl<'a, T> Composition<'a, T> {
     }
 }
 
-/// The include with this number, counted from `at`.
+/// Returns the include with index `slot`; `at` counts includes.
 fn find_include<'a>(segments: &'a [Segment], at: &mut usize, slot: usize) -> Option<&'a Include> {
     for segment in segments {
         match segment {

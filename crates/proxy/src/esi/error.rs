@@ -1,7 +1,7 @@
-//! What can be wrong with a page or a reference: one table gives the name and the meaning.
+//! ESI errors: one table defines name and description.
 
 flatout_reason::reasons! {
-    /// What is wrong with a page or a reference.
+    /// Error in a template or a reference.
     pub enum EsiError { name, text, }
     PageTooLarge, "esi_page_too_large", "The page is larger than pages may be that are looked through for ESI.";
     TagTooLong, "esi_tag_too_long", "A tag is longer than the limit.";

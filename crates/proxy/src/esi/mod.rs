@@ -1,24 +1,23 @@
-//! Pages made of parts: ESI Language Specification 1.0 (W3C Note, 2001), of which there are `include`, `remove`,
-//! `comment`, `try` with `attempt` and `except`, and `<!--esi … -->`.
+//! ESI Language Specification 1.0 (W3C Note, 2001): `include`, `remove`, `comment`, `try` with `attempt` and `except`,
+//! and `<!--esi … -->`.
 //!
-//! Nothing is fetched here. [`parse`] turns a page into a list of [`Segment`]s, ranges of it and references to others;
-//! a [`Composition`] says which parts are wanted and puts them together; whoever has a cache and origins fetches them,
-//! asks [`resolve`] where a reference leads (never to another host), and counts how deep parts are within parts
-//! ([`EsiLimits::nesting_max`]).
+//! This module does no I/O. [`parse`] turns a template into [`Segment`]s: ranges of it and references. A
+//! [`Composition`] requests parts and joins them. The caller fetches parts, resolves references with [`resolve`]
+//! (never to another host), and limits nesting ([`EsiLimits::nesting_max`]).
 //!
-//! **What is wrong stays visible.** A page that breaks a rule is understood up to there, and its rest is one literal as
-//! it stands, with the reason by name ([`Page::error`]): a reader sees nearly the whole page, and its author sees the tag
-//! that was not understood. When the wrong tag stands within a `try`, the whole `try` is part of the rest. To refuse the
-//! page would take down a site over one letter; to guess would hide it.
+//! **Errors stay visible.** A template is parsed up to the first error; the rest is one literal, sent unchanged, with
+//! the reason in [`Page::error`]. Readers see nearly the whole page, and its author sees the invalid tag. If the
+//! invalid tag is within a `try`, the whole `try` belongs to the rest. Rejecting the page would take a site down over
+//! one letter; guessing would hide the error.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`token`] | where text ends and a tag begins, and what a tag is |
-//! | `attributes` | what stands within a tag |
-//! | `page` | from tags to segments |
-//! | [`error`] | what can be wrong, by name |
-//! | `reference` | where a reference leads |
-//! | [`compose`] | from a page and its parts to what is sent |
+//! | [`token`] | tokenizer: text and tags |
+//! | `attributes` | tag attributes |
+//! | `page` | parser: tokens to segments |
+//! | [`error`] | errors by name |
+//! | `reference` | resolution of references |
+//! | [`compose`] | composition of a page from its parts |
 
 mod attributes;
 pub mod compose;
@@ -36,28 +35,28 @@ use flatout_http::head::Fields;
 use flatout_http::token::trim;
 use std::ops::Range;
 
-/// The line by which origins learn that ESI is done here (Edge Architecture Specification, 2001).
+/// Field line that announces ESI support to origins (Edge Architecture Specification, 2001).
 pub const CAPABILITY_LINE: &[u8] = b"Surrogate-Capability: flatout=\"ESI/1.0\"\r\n";
 
-/// Bounds on pages.
+/// Limits on templates.
 #[derive(Clone, Copy, Debug)]
 pub struct EsiLimits {
-    /// Bytes of a page.
+    /// Maximum bytes of a template.
     pub page_bytes_max: usize,
-    /// Bytes of one tag.
+    /// Maximum bytes of a tag.
     pub tag_bytes_max: usize,
-    /// Tags of one page.
+    /// Maximum tags in a template.
     pub tags_max: usize,
-    /// Includes of one page.
+    /// Maximum includes in a template.
     pub includes_max: usize,
-    /// How deep `try` may stand within `try`.
+    /// Maximum nesting of `try`.
     pub depth_max: usize,
-    /// How deep parts may stand within parts; whoever fetches them counts.
+    /// Maximum nesting of parts, enforced by the caller.
     pub nesting_max: usize,
 }
 
 impl EsiLimits {
-    /// More than a sensible page has.
+    /// Above the needs of a sensible template.
     pub const DEFAULT: Self = Self {
         page_bytes_max: 4 * 1024 * 1024,
         tag_bytes_max: 4 * 1024,
@@ -68,29 +67,29 @@ impl EsiLimits {
     };
 }
 
-/// A page, understood.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What it is made of, in order.
+    /// Its segments, in order.
     pub segments: Vec<Segment>,
-    /// Includes in all, those of both branches of a `try` counted.
+    /// Number of includes, in both branches of each `try`.
     pub includes: usize,
-    /// What was wrong first, and at which byte the literal begins that is the rest of the page.
+    /// The first error, and the byte offset of the literal rest.
     pub error: Option<(EsiError, usize)>,
 }
 
-/// A piece of a page.
+/// A segment of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// These bytes of the page, as they stand.
+    /// A range of the template, sent unchanged.
     Literal(Range<usize>),
-    /// Another resource's content.
+    /// Content of another resource.
     Include(Include),
-    /// One branch; when a part of it cannot be had and may not be missing, the other instead of the whole of it.
+    /// Alternative branches: if a required part of the first fails, the second replaces it entirely.
     Try {
-        /// Comes first.
+        /// The first branch.
         attempt: Vec<Segment>,
-        /// Comes when that fails.
+        /// The fallback.
         except: Vec<Segment>,
     },
 }
@@ -98,15 +97,16 @@ pub enum Segment {
 /// `<esi:include>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Include {
-    /// Where it is, entities decoded; see [`resolve`].
+    /// Reference with decoded entities; see [`resolve`].
     pub src: String,
-    /// Where else, when it cannot be had there.
+    /// Alternative reference.
     pub alt: Option<String>,
-    /// `onerror="continue"`: when it cannot be had at all, nothing stands in its place.
+    /// `onerror="continue"`: if all references fail, the include is omitted.
     pub continue_on_error: bool,
 }
 
-/// Whether an answer asks for ESI: a Surrogate-Control with `content="ESI/1.0"`, alone or among other capabilities.
+/// Returns whether a response requests ESI: Surrogate-Control has `content="ESI/1.0"`, alone or among other
+/// capabilities.
 pub fn is_asked_for(fields: Fields<'_>) -> bool {
     let directives = fields.all("surrogate-control").flat_map(|value| value.split(|&byte| byte == b','));
     directives.map(trim).any(|directive| {

@@ -1,9 +1,9 @@
-//! From tags to segments.
+//! Parser: tokens to segments.
 
 use super::token::{Element, Token, begins_tag, read_token};
 use super::{EsiError, EsiLimits, Page, Segment, attributes};
 
-/// Parses a page. What is wrong with it stands in [`Page::error`].
+/// Parses a template. [`Page::error`] holds the first error.
 pub fn parse(page: &[u8], limits: &EsiLimits) -> Page {
     let mut parser = Parser {
         page,
@@ -19,13 +19,13 @@ pub fn parse(page: &[u8], limits: &EsiLimits) -> Page {
     parser.finish(error.err())
 }
 
-/// An element that is open.
+/// An open element.
 struct Frame {
     kind: Kind,
-    /// Where its tag begins.
+    /// Offset of its opening tag.
     start: usize,
     segments: Vec<Segment>,
-    /// The branches of a `try`.
+    /// Branches of a `try`.
     attempt: Option<Vec<Segment>>,
     except: Option<Vec<Segment>>,
 }
@@ -49,9 +49,9 @@ struct Parser<'a> {
     page: &'a [u8],
     limits: &'a EsiLimits,
     at: usize,
-    /// Never empty: the page itself is the first.
+    /// Never empty: the first frame is the page.
     open: Vec<Frame>,
-    /// How many frames were open when `<!--esi` began.
+    /// Number of open frames at the start of `<!--esi`.
     comment_depth: Option<usize>,
     tags: usize,
     includes: usize,
@@ -92,7 +92,7 @@ impl Parser<'_> {
         self.open.last().map_or(Kind::Page, |frame| frame.kind)
     }
 
-    /// Text between the branches of a `try`, and text that is removed, is nowhere.
+    /// Drops removed text and text between the branches of a `try`.
     fn handle_text(&mut self, bytes: usize) {
         if !matches!(self.kind(), Kind::Try | Kind::Remove) {
             let (start, end) = (self.at, self.at + bytes);
@@ -105,14 +105,14 @@ impl Parser<'_> {
     fn handle_tag(&mut self, token: Token<'_>) -> Result<(), EsiError> {
         let kind = self.kind();
         match token {
-            // What is removed is not looked at, but for its end.
+            // Within `remove`, only its closing tag counts.
             Token::Close(Element::Remove) if kind == Kind::Remove => {
                 self.open.pop();
             }
             _ if kind == Kind::Remove => {}
             Token::Text => {}
             Token::CommentOpen if self.comment_depth.is_none() => self.comment_depth = Some(self.open.len()),
-            // It may not end within an element that began in it.
+            // The comment must not end within an element that began in it.
             Token::CommentClose if self.comment_depth == Some(self.open.len()) => self.comment_depth = None,
             Token::CommentOpen | Token::CommentClose => return Err(EsiError::ElementMisplaced),
             Token::Open { element, attributes, empty } => self.handle_open(kind, element, attributes, empty)?,
@@ -157,7 +157,7 @@ impl Parser<'_> {
 
     fn handle_close(&mut self, kind: Kind, element: Element) -> Result<(), EsiError> {
         match (element, kind) {
-            // `<esi:include …></esi:include>`: it was whole at its beginning.
+            // `<esi:include …></esi:include>`: complete at its opening tag.
             (Element::Include | Element::Comment, _) => Ok(()),
             (Element::Try, Kind::Try) | (Element::Attempt, Kind::Attempt) | (Element::Except, Kind::Except) => {
                 self.close()
@@ -166,7 +166,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Closes the innermost element. A comment that began in it has to have ended.
+    /// Closes the innermost element. A comment that began in it must have ended.
     fn close(&mut self) -> Result<(), EsiError> {
         if self.comment_depth == Some(self.open.len()) {
             return Err(EsiError::ElementMisplaced);
@@ -178,7 +178,7 @@ impl Parser<'_> {
             Kind::Try => {
                 self.depth -= 1;
                 let (Some(attempt), Some(except)) = (frame.attempt, frame.except) else {
-                    // The whole of it is wrong, so it is part of the rest.
+                    // The whole element is invalid, so it belongs to the rest.
                     self.at = frame.start;
                     return Err(EsiError::TryIncomplete);
                 };
@@ -193,9 +193,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// What was understood, and the rest.
+    /// Returns the parsed segments and the rest.
     fn finish(mut self, error: Option<EsiError>) -> Page {
-        // An element that is not whole is not understood: the rest begins with the outermost of them.
+        // An incomplete element is not parsed: the rest begins with the outermost one.
         let rest = self.open.get(1).map_or(self.at, |frame| frame.start.min(self.at));
         let mut segments = std::mem::take(&mut self.open[0].segments);
         if error.is_some() {
@@ -213,7 +213,7 @@ fn push_literal(segments: &mut Vec<Segment>, start: usize, end: usize) {
     }
 }
 
-/// `try` is as deep as the limit allows, so this ends.
+/// Counts includes. The recursion is bounded by the limit on `try`.
 pub(super) fn count_includes(segments: &[Segment]) -> usize {
     let count = |segment: &Segment| match segment {
         Segment::Literal(_) => 0,

@@ -1,13 +1,13 @@
-//! Where a reference leads: to the page's own host, or nowhere.
+//! Resolution of references, limited to the page's host.
 
 use super::EsiError;
 use flatout_http::host::check_host;
 use flatout_http::target::{Target, parse_target};
 
-/// The URL of the page that holds a reference.
+/// URL of the page that contains a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
-    /// Whether it came by https.
+    /// Whether the request used https.
     pub secure: bool,
     /// Host and port, as in Host.
     pub authority: &'a [u8],
@@ -17,11 +17,11 @@ pub struct Base<'a> {
     pub query: Option<&'a [u8]>,
 }
 
-/// Resolves a reference against the page's URL (RFC 3986 §5.2) to a target in origin-form on the same host and port.
+/// Resolves a reference against the page's URL (RFC 3986 §5.2) to an origin-form target on the same host and port.
 ///
-/// Every other host is refused, whatever it resolves to: whoever can write into a page must not be able to have this
-/// server ask the machines around it. http and https of one host count as the same site, and the part is asked for as
-/// the page was. The target's characters are checked as strictly as those of a request.
+/// Every other host is refused: an author of page content must not be able to make this server send requests to
+/// internal hosts. http and https on one host count as the same site; the part is fetched with the page's scheme. The
+/// target's characters are validated as strictly as those of a request.
 pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
     let src = src.split('#').next().unwrap_or_default();
     let (secure, rest) = match split_scheme(src) {
@@ -37,7 +37,7 @@ pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
             check_authority(&after.as_bytes()[..end], secure, base)?;
             &after[end..]
         }
-        // `http:path` is nothing anybody means.
+        // `http:path` is never intended.
         None if has_scheme => return Err(EsiError::SrcInvalid),
         None => rest,
     };
@@ -68,7 +68,7 @@ pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
     }
 }
 
-/// What stands before the first `:`, when that is a scheme (RFC 3986 §3.1) and not part of a path or a query.
+/// Splits off a scheme (RFC 3986 §3.1) before the first `:`, unless the colon belongs to a path or a query.
 fn split_scheme(src: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = src.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -76,12 +76,12 @@ fn split_scheme(src: &str) -> Option<(&str, &str)> {
     valid.then_some((scheme, rest))
 }
 
-/// The same host and port as the page's, the scheme's own port said or not.
+/// Checks that host and port equal the page's; the default port may be explicit.
 fn check_authority(authority: &[u8], secure: bool, base: &Base<'_>) -> Result<(), EsiError> {
     check_host(authority).map_err(|_| EsiError::SrcInvalid)?;
     let (host, port) = split_port(authority);
     let (base_host, base_port) = split_port(base.authority);
-    // Both without a port, or both with their schemes' own: the same site, whichever scheme.
+    // If both have their scheme's default port, they are the same site, whichever the scheme.
     let same_port = match (is_default(port, secure), is_default(base_port, base.secure)) {
         (true, true) => true,
         (false, false) => port == base_port,
@@ -94,7 +94,7 @@ fn is_default(port: &[u8], secure: bool) -> bool {
     port.is_empty() || port == if secure { b"443".as_slice() } else { b"80" }
 }
 
-/// Host, and port without the colon.
+/// Splits the host from the port, without the colon.
 fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     let in_brackets = authority.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
     match authority[in_brackets..].iter().position(|&byte| byte == b':') {
@@ -103,8 +103,8 @@ fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// RFC 3986 §5.2.4, for a path that begins with `/`. Dots that are encoded count as well (§6.2.2.2), as they would to
-/// whoever answers.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with `/`. Encoded dots count as well (§6.2.2.2), as
+/// the origin may decode them.
 fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -124,7 +124,7 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// How many dots a segment is made of; 0 when of anything else as well.
+/// Number of dots in a segment; 0 if it contains anything else.
 fn count_dots(mut segment: &str) -> usize {
     let mut dots = 0;
     while let Some(rest) = ["%2e", "%2E", "."].iter().find_map(|dot| segment.strip_prefix(dot)) {

@@ -1,9 +1,9 @@
-//! Where text ends and a tag begins, and what a tag is.
+//! Tokenizer: text and tags.
 
 use super::{EsiError, EsiLimits};
 use memchr::memchr2_iter;
 
-/// The elements that are understood.
+/// ESI elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     /// `esi:include`.
@@ -34,25 +34,25 @@ impl Element {
     }
 }
 
-/// What stands next in a page.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// Text, up to something else.
+    /// Text.
     Text,
     /// `<esi:name …>`.
     Open {
-        /// Which.
+        /// The element.
         element: Element,
-        /// What stands between the name and the end.
+        /// Bytes between the name and the end.
         attributes: &'a [u8],
-        /// `/>`.
+        /// Whether it ends in `/>`.
         empty: bool,
     },
     /// `</esi:name>`.
     Close(Element),
-    /// `<!--esi` and the white space behind it.
+    /// `<!--esi` and the following white space.
     CommentOpen,
-    /// `-->` of the same.
+    /// `-->` that closes `<!--esi`.
     CommentClose,
 }
 
@@ -61,15 +61,15 @@ const CLOSE: &[u8] = b"</esi:";
 const COMMENT_OPEN: &[u8] = b"<!--esi";
 const COMMENT_CLOSE: &[u8] = b"-->";
 
-/// What `bytes` begin with, and how many bytes it takes. `in_comment`: within `<!--esi`, so that `-->` is a token.
-/// `None`: more bytes are needed to tell; at the end of a page, then, all of them are text, unless they
-/// [begin a tag](begins_tag).
+/// Reads the token at the start of `bytes` and returns its length. `in_comment`: within `<!--esi`, so that `-->` is a
+/// token. `None`: more bytes are needed; at the end of a page they are all text, unless they [begin a
+/// tag](begins_tag).
 pub fn read_token<'a>(
     bytes: &'a [u8],
     in_comment: bool,
     limits: &EsiLimits,
 ) -> Option<Result<(Token<'a>, usize), EsiError>> {
-    // Candidates: each `<`, and each `-` where it may end a comment.
+    // Candidates: each `<`, and each `-` that may end a comment.
     let ends = if in_comment { b'-' } else { b'<' };
     for at in memchr2_iter(b'<', ends, bytes) {
         let rest = &bytes[at..];
@@ -91,7 +91,7 @@ pub fn read_token<'a>(
     None
 }
 
-/// Whether `bytes` begin with a tag of ESI, finished or not.
+/// Returns whether `bytes` begin with an ESI tag, complete or not.
 pub fn begins_tag(bytes: &[u8]) -> bool {
     bytes.starts_with(OPEN) || bytes.starts_with(CLOSE)
 }
@@ -126,7 +126,7 @@ fn marker(rest: &[u8], in_comment: bool) -> Look {
             if !matches!(marker, Marker::CommentOpen) {
                 return Look::Found(marker);
             }
-            // `<!--esidebar` is a comment like any other.
+            // `<!--esidebar` is an ordinary comment.
             return match rest.get(text.len()) {
                 None => Look::MoreNeeded,
                 Some(byte) if byte.is_ascii_whitespace() => Look::Found(marker),
@@ -137,7 +137,7 @@ fn marker(rest: &[u8], in_comment: bool) -> Look {
     Look::Nothing
 }
 
-/// The tag that `rest` begins with, up to the first `>` outside quotes.
+/// Reads a tag at the start of `rest`, up to the first `>` outside quotes.
 fn read_tag<'a>(rest: &'a [u8], limits: &EsiLimits) -> Option<Result<&'a [u8], EsiError>> {
     let mut quote = None;
     for (at, &byte) in rest.iter().take(limits.tag_bytes_max).enumerate() {
@@ -155,7 +155,7 @@ fn split_name(inner: &[u8]) -> (&[u8], &[u8]) {
     inner.split_at(inner.iter().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(inner.len()))
 }
 
-/// Behind `<esi:`, up to and with the `>`.
+/// Parses the tag after `<esi:`, up to and including `>`.
 fn open_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
     let used = OPEN.len() + inner.len();
     let (name, rest) = split_name(inner);
@@ -171,7 +171,7 @@ fn open_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
     Ok((Token::Open { element, attributes, empty }, used))
 }
 
-/// Behind `</esi:`, up to and with the `>`.
+/// Parses the tag after `</esi:`, up to and including `>`.
 fn close_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
     let (name, rest) = split_name(inner);
     if !rest.strip_suffix(b">").unwrap_or(rest).trim_ascii().is_empty() {
