@@ -1,7 +1,7 @@
-//! A fetch on behalf of the cache: what is asked of the origin, and what becomes of its answer.
+//! Fetches for the cache: upstream requests, and handling of their responses.
 //!
-//! It is a task of the worker that began it, so that it goes on when the client who was first goes away and others
-//! wait.
+//! A fetch is a task of the worker that started it, so that it continues for other clients if the first one
+//! disconnects.
 
 mod keeping;
 mod pumping;
@@ -38,64 +38,64 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-/// What a fetch hands to the client who began it.
+/// Result of a fetch for the client that started it.
 pub(crate) enum Direct {
-    /// An answer that is for nobody else, and why it is not kept.
+    /// A response for this client only, and the reason for not storing it.
     Own(Box<Answered>, NoStore),
-    /// See the fill: it is for all.
+    /// The response is shared: read it from the fill.
     Shared,
 }
 
-/// Conditions and Range added to the upstream request.
+/// Conditions and Range added to an upstream request.
 #[derive(Clone, Default)]
 pub(crate) struct Question {
-    /// Lines to add: whether what is kept still holds, or that it must.
+    /// Lines to add: conditions that validate the stored response.
     conditions: Option<Conditions>,
-    /// The parts that the question is about, when it is about several.
+    /// The parts to validate, if there are several.
     set: Option<Rc<PartSet>>,
-    /// The stretch of them that is requested, whatever the client's range is.
+    /// The range of the parts to fetch, regardless of the client's Range.
     stretch: Option<Part>,
-    /// Whether the client's own Range goes along with the conditions: when something else is there now, that is all that
-    /// is wanted of it.
+    /// Whether to send the client's own Range with the conditions: if the response has changed, only that range is
+    /// needed.
     keeps_range: bool,
 }
 
 impl Question {
-    /// Whether what is kept still holds.
+    /// Validation of a stored response.
     pub(crate) fn validation(conditions: Conditions, set: Option<Rc<PartSet>>, keeps_range: bool) -> Self {
         Self { conditions: Some(conditions), set, stretch: None, keeps_range }
     }
 
-    /// For `missing` of what `set` is of.
+    /// Fetch of the range `missing` of `set`.
     pub(crate) fn stretch(set: &Rc<PartSet>, missing: Part, conditions: Conditions) -> Self {
         let conditions = Some(conditions).filter(|conditions| !conditions.0.is_empty());
         Self { conditions, set: Some(Rc::clone(set)), stretch: Some(missing), keeps_range: false }
     }
 
-    /// Whether the client's request is sent with nothing added.
+    /// Returns whether the client's request is sent without additions.
     pub(crate) const fn is_none(&self) -> bool {
         self.conditions.is_none() && self.stretch.is_none()
     }
 
-    /// The stretch that is requested.
+    /// The range to fetch.
     pub(crate) const fn missing(&self) -> Option<Part> {
         self.stretch
     }
 }
 
-/// What is fetched.
+/// A fetch.
 pub(crate) struct Fetch {
     pub(crate) query: Rc<Query>,
-    /// What is kept already, and may be used should the origin fail.
+    /// A stored response, which may be used if the origin fails.
     pub(crate) kept: Option<Arc<Kept>>,
-    /// What the origin is asked about it.
+    /// Additions to the upstream request.
     pub(crate) question: Question,
     pub(crate) interims: Option<Interims>,
 }
 
 impl Fetch {
-    /// Fetches into `writer`. The client who began is told by `direct`; `None`: nobody waits, and it goes on all the
-    /// same.
+    /// Fetches into `writer` and notifies the client that started the fetch by `direct`. `None`: no client waits, but
+    /// the fetch continues.
     pub(crate) async fn run(
         self,
         worker: Rc<ProxyWorker>,
@@ -117,7 +117,7 @@ impl Fetch {
             .await
         };
         match result {
-            // Nobody waits: the request is taken back.
+            // No client waits: cancel the request.
             None => writer.settle(Standing::Released),
             Some(Asked::Settled(standing)) => {
                 writer.settle(standing);
@@ -136,12 +136,12 @@ impl Fetch {
         }
     }
 
-    /// Asks the origin, and asks again without conditions when its 304 speaks of something else.
+    /// Sends the request, and repeats it without conditions if the 304 applies to another response.
     pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut question = &self.question;
         let plain = Question::default();
         loop {
-            // Read before the origin is asked: a purge that comes meanwhile finds what it answers.
+            // Read this before sending: a purge in the meantime must apply to the response.
             let generation = worker.store().map_or(0, |store| store.generation());
             let dooms = worker.accelerator().fills.dooms();
             let request_time_s = Now::read().unix_s;
@@ -151,7 +151,7 @@ impl Fetch {
             } else {
                 Strip::CONDITIONS
             };
-            // A part or a compressed form of a page could not be put together.
+            // A part or a compressed template could not be composed.
             let strip = if self.query.cache.esi { strip.and(Strip::ENCODING) } else { strip };
             let mut extra = question.conditions.as_ref().map_or_else(Vec::new, |conditions| conditions.0.clone());
             if let Some(missing) = question.stretch {
@@ -182,7 +182,7 @@ impl Fetch {
                 if let Some(fetch) = self.query.range_fetch.borrow().as_ref() {
                     fetch.count(ranges::GIVEN_UP_BYTES, Now::read().monotonic_ms);
                 }
-                // Each asks for its range by itself, now and for a while.
+                // Requests for ranges are forwarded individually for some time.
                 if let Some(store) = worker.store() {
                     store.mark_ranges(self.query.key.hash(), ranges::marker(Now::read().monotonic_ms));
                 }
@@ -209,14 +209,14 @@ impl Fetch {
             if let (Asked::Unshared(..), false, true, Some(store)) =
                 (&asked, question.is_none(), status < 500, worker.store())
             {
-                // The origin answers something else now, which may not be kept: what was kept is of no use any more.
+                // The new response may not be stored, so the stored one is obsolete.
                 self.drop_kept(store);
             }
             return asked;
         }
     }
 
-    /// Whether the whole response, whose head has come, is stored for a request for a range.
+    /// Returns whether to store the whole response, whose head has arrived, for a range request.
     fn may_be_fetched_whole(&self, worker: &ProxyWorker, incoming: &Incoming, times: (i64, i64)) -> bool {
         let query = &self.query;
         let storing = with_response(incoming, times, |response| {
@@ -231,8 +231,8 @@ impl Fetch {
             && query.range_fetch.borrow().as_ref().is_some_and(|fetch| fetch.charge(length, Now::read().monotonic_ms))
     }
 
-    /// What the response to a request for `missing` comes to, where it is no other response than one to the client's own
-    /// request would be; `None`: decide it as such.
+    /// Decides how to use the response to a request for `missing`; `None`: handle it like a response to the client's
+    /// own request.
     fn decide_stretch(
         &self,
         worker: &ProxyWorker,
@@ -250,7 +250,7 @@ impl Fetch {
         });
         Some(match storing {
             Storing::Store(stored) if set.supplies(&stored, missing) => Ok(stored),
-            // The version is another one now, or may not be stored: the client's own request finds out.
+            // The representation has changed or may not be stored: forward the client's own request.
             _ => {
                 if let Some(store) = worker.store() {
                     set.remove(store);
@@ -260,7 +260,7 @@ impl Fetch {
         })
     }
 
-    /// Removes what is kept.
+    /// Removes the stored response.
     fn drop_kept(&self, store: &Store<Meta>) {
         match (&self.question.set, &self.kept) {
             (Some(set), _) => set.remove(store),
@@ -281,13 +281,13 @@ impl Fetch {
     fn may_stand_in(&self, kept: &Kept, failure: Failure) -> bool {
         let rules = &self.query.cache.rules;
         let now_s = Now::read().unix_s;
-        // Of several parts, whoever answers from them sees whether they are enough.
+        // For several parts, each reader checks whether they suffice.
         let stored = self.question.set.as_ref().map_or(&kept.meta().stored, |set| set.whole());
         let verdict = self.query.with(|request| decide_failure(request, stored, failure, rules, now_s));
         matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
     }
 
-    /// What a 304 makes of what is kept; `None`: it speaks of something else.
+    /// Applies a 304 to the stored response; `None`: the 304 applies to another response.
     fn handle_not_modified(
         &self,
         worker: &ProxyWorker,
@@ -306,7 +306,7 @@ impl Fetch {
             Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
         };
         match freshening {
-            // It was made invalid meanwhile (RFC 9111 §4.4): it is for who waits, and not kept.
+            // It was invalidated in the meantime (RFC 9111 §4.4): serve it to waiting clients, but do not store it.
             Freshening::Fresh(stored) if worker.accelerator().fills.is_doomed_since(dooms, &query.fetch_prefix()) => {
                 Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
             }
@@ -341,7 +341,7 @@ impl Fetch {
             }
             Err((reason, is_remembered)) => {
                 if is_remembered {
-                    // What is kept is not what the origin would answer any more.
+                    // The origin's response has changed, so the stored one is obsolete.
                     self.drop_kept(store);
                 }
                 Asked::Unshared(Box::new(answered), reason)
@@ -360,7 +360,7 @@ impl Fetch {
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
-        // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+        // RFC 9110 §6.6.1: a recipient adds Date if it is missing.
         let date = flatout_http::date::format_date(stored.response_time_s);
         let keep_length = length.is_some();
         let back = Return { version: incoming.version, keep_length, keep_upgrade: false, date: Some(&date) };
@@ -385,8 +385,8 @@ impl Fetch {
         Meta { stored, group_tags, trailers: Box::default() }
     }
 
-    /// Moves the content from the origin to everybody who reads it, and keeps it when it is whole. `wanted`: although
-    /// nobody reads it.
+    /// Passes the content from the origin to all readers, and stores it once complete. `wanted`: continue without
+    /// readers.
     pub(crate) async fn pump(
         &self,
         worker: &Rc<ProxyWorker>,
@@ -398,7 +398,7 @@ impl Fetch {
     ) {
         let Answered { incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
-        // The head goes: its buffer holds the beginning of the content too.
+        // Drop the head: its buffer holds the beginning of the content too.
         let mut body = incoming.into_body();
         let held = Held::new(Arc::clone(worker.accelerator().budget()), Share::Fills);
         writer.add_last(|content| content.count_by(held));
@@ -428,8 +428,8 @@ impl Fetch {
     }
 }
 
-/// Counts and remembers that an answer with `status` is not kept, when it is not. Returns why, and whether nobody is to
-/// wait for the next.
+/// Counts and records a response with `status` that is not stored. Returns the reason, and whether later requests
+/// should not wait for one another.
 pub(crate) fn note_storing(
     worker: &ProxyWorker,
     query: &Query,
@@ -448,7 +448,7 @@ pub(crate) fn note_storing(
     Err((reason, seconds.is_some()))
 }
 
-/// Remembers that requests for the key of `query` are not to wait for one another, for `seconds`.
+/// Marks the key of `query` as uncacheable for `seconds`, so that its requests do not wait for one another.
 fn mark(worker: &ProxyWorker, query: &Query, reason: NoStore, seconds: u32) {
     if let Some(store) = worker.store() {
         let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
@@ -456,7 +456,7 @@ fn mark(worker: &ProxyWorker, query: &Query, reason: NoStore, seconds: u32) {
     }
 }
 
-/// Remembers that `stored`, the response to `query`, may be stored but is of no use to requests that wait for it.
+/// Records that `stored`, the response to `query`, may be stored but cannot satisfy waiting requests.
 fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
     let seconds = query.cache.rules.hit_for_miss_s;
     if seconds > 0 && !stored.is_reusable() && query.ask.request.method() == "GET" {
@@ -464,7 +464,7 @@ fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
     }
 }
 
-/// Forgets that requests are not to wait for one another, once a response is stored that they may share.
+/// Removes the marker once a response is stored that requests may share.
 fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: Inserted) {
     let stored = &object.meta().stored;
     if inserted != Inserted::Stored || !stored.is_reusable() {
@@ -477,30 +477,30 @@ fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: I
     }
 }
 
-/// The value of Range for `part`.
+/// Value of Range for `part`.
 pub(crate) fn write_range(part: Part) -> String {
     format!("bytes={}-{}", part.first, part.last)
 }
 
-/// What asking came to.
+/// Result of an upstream request.
 pub(crate) enum Asked {
     /// There is no content to stream.
     Settled(Standing),
-    /// An answer for one client only.
+    /// A response for one client only.
     Unshared(Box<Answered>, NoStore),
-    /// An answer for all, and the number of purges before it was asked for.
+    /// A response for all clients, and the store generation before the request.
     Shared(Box<Answered>, Box<Stored>, u64),
 }
 
 fn tell(direct: Option<oneshot::Sender<Direct>>, said: Direct) {
     if let Some(direct) = direct {
-        // Whoever began may have gone; then what was for them alone is dropped.
+        // The client may have disconnected; its response is then dropped.
         let _ = direct.send(said);
     }
 }
 
-/// Bytes of content, when the head says so, or all of it is here. Trailers need a framing that carries them over
-/// HTTP/1.1, which is not a length (RFC 9112 §7.1.2).
+/// Length of the content in bytes, if the head states it or all content is here. With trailers there is none: they
+/// need a framing that carries them over HTTP/1.1 (RFC 9112 §7.1.2).
 pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
     match incoming.body.whole() {
         Some((whole, None)) => Some(whole.len() as u64),
@@ -508,7 +508,7 @@ pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
     }
 }
 
-/// Shows an answer to the cache core.
+/// Calls a function with the response as the cache core represents it.
 pub(crate) fn with_response<T>(
     incoming: &Incoming,
     (request_time_s, response_time_s): (i64, i64),

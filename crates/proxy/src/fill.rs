@@ -1,7 +1,7 @@
-//! One fetch that many clients wait for, and stream from, on all workers.
+//! A fetch shared by clients on all workers, which stream from it as content arrives.
 //!
-//! The worker that began a fetch writes; whoever asked for the same meanwhile reads. A lock is held for moments only,
-//! and by nobody who is answered from the store.
+//! The worker that started the fetch writes; later requests for the same response read. A lock is held only briefly,
+//! and never to serve a stored response.
 
 use crate::growing::{Cutter, Growing};
 use crate::worker::Refused;
@@ -16,57 +16,57 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The head of an answer that is being fetched for all.
+/// Head of a shared response.
 #[derive(Debug)]
 pub struct FillHead {
-    /// What the cache knows of it.
+    /// Cache metadata.
     pub meta: Meta,
-    /// Its end-to-end field lines, without Content-Length when the length is not known.
+    /// End-to-end field lines, without Content-Length if the length is unknown.
     pub lines: Arc<[u8]>,
-    /// Bytes of content, when the origin said so.
+    /// Content length in bytes, if the origin stated it.
     pub length: Option<u64>,
-    /// Why it will not be kept, where its length tells.
+    /// Reason for not storing it, if the length determines that.
     pub unkept: Option<NoStore>,
-    /// How many purges there had been when the origin was asked: whoever joins looks whether a later one names it.
+    /// Store generation before the request: a joining request checks for later purges.
     pub generation: u64,
 }
 
-/// How a fetch stands.
+/// State of a fetch.
 #[derive(Clone, Debug)]
 pub enum Standing {
-    /// Nobody knows yet what comes.
+    /// The response has not arrived.
     Asking,
-    /// The answer may be shared, and its content is coming or here.
+    /// The response may be shared; its content is arriving or complete.
     Streaming(Arc<FillHead>),
-    /// What is stored may be used: it has been validated, or may be used although it is stale.
+    /// The stored response may be used: it was validated, or stale use is permitted.
     Use(Arc<Kept>, Use),
-    /// The answer is not for sharing: each asks for itself.
+    /// The response cannot be shared: each client sends its own request.
     Released,
-    /// There is none.
+    /// There is no response.
     Failed(Refused),
 }
 
-/// Why what is stored may be used.
+/// Reason for using a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The origin has said that it still holds.
+    /// The origin validated it.
     Validated,
-    /// The same, and that nobody else may have it from now on.
+    /// The origin validated it, but it may not be used for later requests.
     ValidatedOnce,
-    /// The origin has failed, and it may be used instead of an error.
+    /// The origin failed, and stale use in place of an error is permitted.
     InsteadOfError,
 }
 
-/// How content ended.
+/// End of the content.
 #[derive(Clone, Debug)]
 enum End {
-    /// It is whole, with these trailers.
+    /// Complete, with these trailers.
     Whole(Option<Arc<[u8]>>),
-    /// It will never be whole.
+    /// Truncated.
     Cut(CloseReason),
 }
 
-/// The number of the writer among those who wait.
+/// Number of the writer among the waiters.
 const WRITER: u32 = 0;
 
 #[derive(Debug)]
@@ -74,21 +74,21 @@ struct State {
     standing: Standing,
     content: Growing,
     end: Option<End>,
-    /// Who waits, by number: whoever asks twice is woken once.
+    /// Wakers by number: each waiter has one entry.
     waiting: HashMap<u32, Waker, RandomState>,
     next_id: u32,
-    /// Where each reader is: all before it has been sent.
+    /// Position of each reader: all bytes before it have been sent.
     readers: HashMap<u32, u64, RandomState>,
-    /// Whether the writer waits for readers to go on.
+    /// Whether the writer waits for readers.
     holds_back: bool,
 }
 
-/// One fetch.
+/// A shared fetch.
 pub struct Fill {
     state: Mutex<State>,
-    /// Clients that wait for it or read from it.
+    /// Number of clients that wait for it or read from it.
     interested: AtomicU32,
-    /// What it fetches has been made invalid meanwhile (RFC 9111 §4.4): it is for those who wait, and not kept.
+    /// It was invalidated while in flight (RFC 9111 §4.4): serve waiting clients, but do not store it.
     doomed: AtomicBool,
 }
 
@@ -116,27 +116,27 @@ impl Fill {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and wakes everybody.
+    /// Changes the state and wakes all waiters.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, waiting) = {
             let mut state = self.lock();
             let result = change(&mut state);
             (result, std::mem::take(&mut state.waiting))
         };
-        // Without the lock: whoever wakes may ask at once.
+        // Wake without the lock: a woken task may take it at once.
         for waker in waiting.into_values() {
             waker.wake();
         }
         result
     }
 
-    /// Whether nobody waits for it or reads from it.
+    /// Returns whether there are no waiters and readers.
     pub fn is_abandoned(&self) -> bool {
         self.interested.load(Ordering::Acquire) == 0
     }
 }
 
-/// Somebody who waits for a fetch, or reads from it.
+/// Registration of a client that waits for a fetch or reads from it.
 #[derive(Debug)]
 pub struct Interest {
     fill: Arc<Fill>,
@@ -151,7 +151,7 @@ impl Interest {
         Self { fill: Arc::clone(fill), id: state.next_id }
     }
 
-    /// How the fetch stands, once anything is known.
+    /// State of the fetch, once known.
     pub fn poll_standing(&self, context: &mut Context<'_>) -> Poll<Standing> {
         let mut state = self.fill.lock();
         match &state.standing {
@@ -163,12 +163,12 @@ impl Interest {
         }
     }
 
-    /// Reads the content from `first` to before `end`, or to its end.
+    /// Reads the content from `first` up to, but excluding, `end`, or to its end.
     pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
         let writer = {
             let mut state = self.fill.lock();
             state.readers.insert(self.id, first);
-            // Whoever has not begun needs all; now it is known to need less.
+            // A registration without a reader counts as needing all content; this one now needs less.
             if state.holds_back { state.waiting.remove(&WRITER) } else { None }
         };
         if let Some(writer) = writer {
@@ -187,13 +187,13 @@ impl Drop for Interest {
             state.holds_back
         };
         if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
-            // The writer may be waiting for its origin on behalf of nobody, or for this reader.
+            // The writer may be waiting for its origin with no clients left, or for this reader.
             self.fill.change(|_| ());
         }
     }
 }
 
-/// Reads the content of a fetch as it comes.
+/// Reader of a fetch's content as it arrives.
 #[derive(Debug)]
 pub struct FillReader {
     interest: Interest,
@@ -233,7 +233,7 @@ impl Source for FillReader {
     }
 }
 
-/// The writing end of a fetch. Dropped before the end, it cuts everybody off.
+/// Writer of a fetch. If dropped early, it truncates the content for all readers.
 #[derive(Debug)]
 pub struct FillWriter {
     fill: Arc<Fill>,
@@ -243,12 +243,12 @@ pub struct FillWriter {
 }
 
 impl FillWriter {
-    /// Another one who waits.
+    /// Registers another client.
     pub fn join(&self) -> Interest {
         Interest::new(&self.fill)
     }
 
-    /// Ready when nobody waits any more.
+    /// Ready once no client is left.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.fill.lock();
         if self.fill.is_abandoned() {
@@ -258,62 +258,62 @@ impl FillWriter {
         Poll::Pending
     }
 
-    /// What is fetched must not be kept.
+    /// Forbids storing the response.
     pub fn doom(&self) {
         self.fill.doomed.store(true, Ordering::Release);
     }
 
-    /// Whether what is fetched must not be kept.
+    /// Returns whether the response must not be stored.
     pub fn is_doomed(&self) -> bool {
         self.fill.doomed.load(Ordering::Acquire)
     }
 
-    /// Whether nobody waits now.
+    /// Returns whether there are no clients now.
     pub fn is_abandoned(&self) -> bool {
         self.fill.is_abandoned()
     }
 
-    /// The answer may be shared: its content will come.
+    /// Publishes the head of a shareable response; content follows.
     pub fn begin(&self, head: FillHead) {
         self.fill.change(|state| state.standing = Standing::Streaming(Arc::new(head)));
     }
 
-    /// Adds to the content, by whatever `add` does.
+    /// Appends content with `add`.
     pub fn add<T>(&self, add: impl FnOnce(&mut Growing) -> T) -> T {
         self.fill.change(|state| add(&mut state.content))
     }
 
-    /// Adds the last of the content. Nobody is woken before the end: what is kept is kept before anybody can have it
-    /// whole, and ask again.
+    /// Appends the last content without waking readers before the end: the response must be stored before a client can
+    /// finish it and repeat the request.
     pub fn add_last<T>(&self, add: impl FnOnce(&mut Growing) -> T) -> T {
         add(&mut self.fill.lock().content)
     }
 
-    /// The content so far, for a look without waking anybody.
+    /// Reads the content so far without waking readers.
     pub fn look<T>(&self, look: impl FnOnce(&Growing) -> T) -> T {
         look(&self.fill.lock().content)
     }
 
-    /// Where the slowest of those who wait or read is; `None` when there is nobody.
+    /// Position of the slowest reader or waiter; `None` if there is none.
     pub fn slowest(&self) -> Option<u64> {
         let state = self.fill.lock();
         let interested = self.fill.interested.load(Ordering::Acquire) as usize;
         match interested {
             0 => None,
-            // Somebody has not begun to read, and needs all.
+            // A client has not started to read, so it needs all content.
             _ if state.readers.len() < interested => Some(0),
             _ => state.readers.values().min().copied(),
         }
     }
 
-    /// How many wait or read.
+    /// Number of waiters and readers.
     pub fn readers(&self) -> u32 {
         self.fill.interested.load(Ordering::Acquire)
     }
 
-    /// Ready when the slowest is beyond `offset`, or nobody is left.
+    /// Ready once the slowest is beyond `offset`, or no client is left.
     pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
-        // Asked for first: whoever goes on meanwhile wakes us.
+        // Register before checking, so that no progress in between is missed.
         let mut state = self.fill.lock();
         state.holds_back = true;
         state.waiting.insert(WRITER, context.waker().clone());
@@ -327,26 +327,26 @@ impl FillWriter {
         }
     }
 
-    /// Nobody joins from now on; those who have joined stay.
+    /// Rejects further joins; current clients stay.
     pub fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             self.fills.remove(&self.key, &self.fill);
         }
     }
 
-    /// The content is whole.
+    /// Ends complete content.
     pub fn end(mut self, trailers: Option<Arc<[u8]>>) {
         self.close();
         self.finish(End::Whole(trailers));
     }
 
-    /// The content will never be whole.
+    /// Ends truncated content.
     pub fn cut(mut self, reason: CloseReason) {
         self.close();
         self.finish(End::Cut(reason));
     }
 
-    /// There is no content to stream: this is how it ended.
+    /// Ends the fetch with a state that has no content to stream.
     pub fn settle(mut self, standing: Standing) {
         self.close();
         self.fill.change(|state| {
@@ -370,41 +370,41 @@ impl FillWriter {
 impl Drop for FillWriter {
     fn drop(&mut self) {
         self.close();
-        // Has no effect after a proper end.
+        // Has no effect after a regular end.
         self.finish(End::Cut(CloseReason::SocketFailed));
     }
 }
 
-/// Whether a fetch is one's own to make.
+/// Result of joining or starting a fetch.
 #[derive(Debug)]
 pub enum Begin {
-    /// It is.
+    /// The caller performs the fetch.
     Yours(FillWriter),
-    /// Somebody makes it.
+    /// Another request performs it.
     Theirs(Interest),
 }
 
 const SHARDS: usize = 16;
 
-/// Behind the prefix in the keys of fetches that nobody joins.
+/// Suffix of the prefix in keys of fetches that cannot be joined.
 const ALONE: u8 = 0xff;
 
 type Shard = HashMap<Box<[u8]>, Arc<Fill>, RandomState>;
 
-/// All fetches under way, by key.
+/// All fetches in progress, by key.
 #[derive(Debug, Default)]
 pub struct Fills {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
-    /// Fetches so far that nobody could join.
+    /// Number of fetches so far that cannot be joined.
     alone: AtomicU64,
-    /// How often something has been made invalid.
+    /// Number of invalidations.
     dooms: AtomicU64,
-    /// The hashes of what was made invalid last.
+    /// Hashes of the latest invalidations.
     recent: Mutex<VecDeque<u64>>,
 }
 
-/// Invalidations that are remembered for fetches which are not listed; each is a hash.
+/// Maximum remembered invalidations, each a hash, for fetches that are not listed.
 const RECENT_MAX: usize = 1024;
 
 impl Fills {
@@ -418,7 +418,7 @@ impl Fills {
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the fetch for `key`, or begins it.
+    /// Joins the fetch for `key`, or starts one.
     pub fn begin(self: &Arc<Self>, key: &[u8]) -> Begin {
         let mut shard = self.shard(key);
         if let Some(fill) = shard.get(key) {
@@ -429,10 +429,10 @@ impl Fills {
         Begin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
     }
 
-    /// Begins a fetch that nobody joins but by its writer. `prefix` is what [`doom`](Self::doom) knows it by.
+    /// Starts a fetch that can be joined only through its writer. `prefix` identifies it to [`doom`](Self::doom).
     pub fn begin_alone(self: &Arc<Self>, prefix: &[u8]) -> FillWriter {
         let mut key = prefix.to_vec();
-        // No key that is asked for goes on with such a byte.
+        // No key of a request continues with this byte.
         key.push(ALONE);
         key.extend_from_slice(&self.alone.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         let fill = Arc::new(Fill::new());
@@ -440,12 +440,12 @@ impl Fills {
         FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true }
     }
 
-    /// How often something has been made invalid: whoever asks without being listed here compares.
+    /// Number of invalidations, for fetches that are not listed here to compare.
     pub fn dooms(&self) -> u64 {
         self.dooms.load(Ordering::Acquire)
     }
 
-    /// Whether what is known by `prefix` may have been made invalid since [`dooms`](Self::dooms) was `since`.
+    /// Returns whether `prefix` may have been invalidated since [`dooms`](Self::dooms) returned `since`.
     pub fn is_doomed_since(&self, since: u64, prefix: &[u8]) -> bool {
         if self.dooms() == since {
             return false;
@@ -453,16 +453,16 @@ impl Fills {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let news = usize::try_from(self.dooms().wrapping_sub(since)).unwrap_or(usize::MAX);
         let hash = self.hash(prefix);
-        // Of what is not remembered any more the worst is believed.
+        // If an invalidation has been forgotten, assume that it matched.
         news > recent.len() || recent.iter().rev().take(news).any(|doomed| *doomed == hash)
     }
 
-    /// Nobody joins the fetch of `interest` any more, should it still be the one for `key`.
+    /// Closes the fetch of `interest` to further joins if it is still the one for `key`.
     pub fn close(&self, key: &[u8], interest: &Interest) {
         self.remove(key, &interest.fill);
     }
 
-    /// What is being fetched under keys that begin with `prefix` is invalid: nobody joins any more, and it is not kept.
+    /// Invalidates fetches whose keys begin with `prefix`: they are closed to further joins and not stored.
     pub fn doom(&self, prefix: &[u8]) {
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -470,7 +470,7 @@ impl Fills {
                 recent.pop_front();
             }
             recent.push_back(self.hash(prefix));
-            // Under the lock, so that the number tells the last of them.
+            // Increment under the lock, so that the number corresponds to the last entry.
             self.dooms.fetch_add(1, Ordering::AcqRel);
         }
         for shard in &self.shards {
@@ -484,7 +484,7 @@ impl Fills {
         }
     }
 
-    /// Whether something is being fetched for `key`.
+    /// Returns whether a fetch for `key` is in progress.
     #[cfg(test)]
     pub(crate) fn is_under_way(&self, key: &[u8]) -> bool {
         self.shard(key).contains_key(key)

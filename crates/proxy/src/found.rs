@@ -1,4 +1,4 @@
-//! What is stored for a request: in memory, then on disks.
+//! Lookup of stored responses: in memory, then on disk.
 
 use crate::answer::{Content, first_ranges, first_ranges_of};
 use crate::meta::{Kept, Meta};
@@ -13,24 +13,24 @@ use flatout_net::clock::Now;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What a look-up found.
+/// Lookup result.
 pub(crate) enum Found {
-    /// This variant, and whether it is stale only because of a purge.
+    /// The matching variant, and its purge state.
     Object(Arc<Kept>, Purged),
-    /// Parts of this variant, and whether they are stale only because of a purge.
+    /// Parts of the matching variant, and their purge state.
     Parts(Rc<PartSet>, Purged),
-    /// Nothing, why, and what the variants that are there say in Vary.
+    /// A miss: its reason, and the Vary names of the variants present.
     Nothing(Lookup, Option<Box<str>>),
 }
 
-/// The variant of `bucket` that is for `query`.
+/// Selects the variant of `bucket` for `query`.
 pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> Found {
     let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold, None) };
     let mut missed = Lookup::MissVary;
     let mut variant = Vec::new();
     let mut names: Option<&str> = None;
     let cookies = &query.cache.rules.cookies;
-    // What was stored before a cookie became part of the variant key may be for any value of it.
+    // A response stored before a cookie became part of the variant key may apply to any value of it.
     for object in bucket.objects().iter().filter(|object| has_cookie_rules(&object.meta().stored.vary, cookies)) {
         let stored = &object.meta().stored;
         if names != Some(&stored.vary) {
@@ -63,16 +63,16 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
     Found::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
 }
 
-/// The parts that `newest`, the first of its variant, can be combined with; `None` when it stands alone.
+/// Collects the parts that can be combined with `newest`, the first of its variant; `None` if there are none.
 fn gather(store: &Store<Meta>, query: &Query, newest: &Arc<Kept>, bucket: &Bucket<Meta>) -> Option<PartSet> {
-    // A page that is put together is never a part.
+    // A template is never a part.
     if !newest.is_part() || query.cache.esi || query.ask.request.method() != "GET" {
         return None;
     }
     PartSet::gather(store, newest, bucket.objects().iter())
 }
 
-/// What the cache core says of what was found.
+/// Decision of the cache core about a lookup result.
 pub(crate) fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
     let rules = &query.cache.rules;
     match found {
@@ -87,7 +87,7 @@ pub(crate) fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
 }
 
 impl Found {
-    /// The stored response whose metadata counts.
+    /// The stored response whose metadata applies.
     pub(crate) fn object(&self) -> Option<&Arc<Kept>> {
         match self {
             Self::Object(object, _) => Some(object),
@@ -96,7 +96,7 @@ impl Found {
         }
     }
 
-    /// The parts, where there may be several.
+    /// The parts, if there may be several.
     pub(crate) fn set(&self) -> Option<&Rc<PartSet>> {
         match self {
             Self::Parts(set, _) => Some(set),
@@ -104,7 +104,7 @@ impl Found {
         }
     }
 
-    /// The content that is stored.
+    /// The stored content.
     pub(crate) fn content(&self) -> Option<Content> {
         match self {
             Self::Object(object, _) => Some(Content::Kept(Arc::clone(object))),
@@ -114,7 +114,7 @@ impl Found {
     }
 }
 
-/// Looks in memory, then on disks.
+/// Looks in memory, then on disk.
 pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold, None) };
     let (hash, key) = (query.key.hash(), query.key.as_bytes());
@@ -133,13 +133,13 @@ pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
     verified(query, found).await
 }
 
-/// Whether the parts in memory hold what `query` wants.
+/// Returns whether the parts in memory suffice for `query`.
 fn is_enough(query: &Query, set: &PartSet) -> bool {
     let verdict = query.with(|request| set.decide(request, false, &query.cache.rules, Now::read().unix_s));
     !matches!(verdict, Verdict::Complete { .. } | Verdict::Forward { reason: Lookup::MissPart })
 }
 
-/// What was found, if its content is what was stored. Content that comes from a disk is compared before its first use.
+/// Returns the result if its content is intact. Content from a disk is verified before its first use.
 async fn verified(query: &Query, found: Found) -> Found {
     let now_s = Now::read().unix_s;
     let is_intact = match &found {

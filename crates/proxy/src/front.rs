@@ -1,29 +1,29 @@
-//! What one worker has ready: kept answers with their heads built, found without a lock.
+//! Per-worker cache of stored responses with prebuilt heads, found without a lock.
 //!
-//! Absent by design: what may be served. Whoever asks looks whether the object is still the store's, and fresh.
+//! It does not decide what may be served: callers check that the object is still in the store and fresh.
 
 use crate::answer::Ready;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Keys that a front knows at the most. Each costs about as much as its head.
+/// Maximum keys per worker. Each costs about as much as its head.
 const KEYS_MAX: usize = 16_384;
 
-/// Bytes of heads that a front holds at the most, about.
+/// Approximate maximum bytes of heads per worker.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Variants of a key that are ready at the most; others are looked up in the store.
+/// Maximum prebuilt variants per key; others are looked up in the store.
 const VARIANTS_MAX: usize = 4;
 
-/// One entry is looked at each time so many keys were asked for.
+/// Lookups between two sweeps of one entry.
 const GETS_PER_SWEEP: u32 = 64;
 
 #[derive(Debug)]
 struct Entry {
     key: Box<[u8]>,
     ready: Vec<Rc<Ready>>,
-    /// Whether it was used since the hand came by.
+    /// Whether it was used since the clock hand passed.
     used: bool,
 }
 
@@ -33,30 +33,30 @@ impl Entry {
     }
 }
 
-/// One worker's front.
+/// Per-worker cache of prebuilt responses.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
     entries: HashMap<u64, Entry, RandomState>,
-    /// The keys' hashes, for the hand that looks for what may go.
+    /// Hashes of the keys in clock order, for eviction.
     order: Vec<u64>,
     hand: usize,
     bytes: usize,
-    /// The store's count of purges when all was known to hold.
+    /// Purge epoch of the store for which all entries are valid.
     epoch: u64,
-    /// How often something was asked for.
+    /// Number of lookups.
     asked: u32,
 }
 
 impl Front {
-    /// What is ready for the key, when nothing has been purged since it became so.
+    /// Returns the prebuilt responses for the key. Empty after a purge.
     #[inline]
     pub(crate) fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> &[Rc<Ready>] {
         if self.epoch != epoch {
-            // A purge is rare, and building heads again is cheap: nothing is compared one by one.
+            // Purges are rare and heads are cheap to rebuild, so clear everything.
             self.clear();
             self.epoch = epoch;
         }
-        // A worker that is only asked for what it has must not hold on to what the store has let go of.
+        // Sweep on lookups too: a worker with hits only must not retain objects that the store has evicted.
         self.asked = self.asked.wrapping_add(1);
         if self.asked.is_multiple_of(GETS_PER_SWEEP) {
             self.sweep(1);
@@ -70,7 +70,7 @@ impl Front {
         }
     }
 
-    /// Makes `ready` known under its key, in place of what is not the store's any more.
+    /// Adds `ready` under its key and removes entries that the store no longer holds.
     pub(crate) fn insert(&mut self, hash: u64, key: &[u8], ready: Rc<Ready>) {
         self.sweep(2);
         while self.order.len() >= KEYS_MAX || self.bytes > BYTES_MAX {
@@ -95,14 +95,14 @@ impl Front {
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
     }
 
-    /// Looks at a part of the entries, as much as costs little beside a fetch.
+    /// Sweeps part of the entries, at low cost compared with a fetch.
     pub(crate) fn sweep_many(&mut self) {
-        /// Entries at once.
+        /// Entries per call.
         const COUNT: usize = 1024;
         self.sweep(COUNT);
     }
 
-    /// Looks at `count` entries and lets go of what the store has let go of.
+    /// Checks `count` entries and drops those that the store no longer holds.
     fn sweep(&mut self, count: usize) {
         for _ in 0..count.min(self.order.len()) {
             self.hand = (self.hand + 1) % self.order.len().max(1);
@@ -115,7 +115,7 @@ impl Front {
         }
     }
 
-    /// Lets one entry go that has not been used for a round.
+    /// Evicts one entry that was not used for a full turn.
     fn evict(&mut self) {
         while !self.order.is_empty() {
             self.hand = (self.hand + 1) % self.order.len();
@@ -138,7 +138,7 @@ impl Front {
         }
     }
 
-    /// Forgets all.
+    /// Clears the cache.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();

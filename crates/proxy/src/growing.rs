@@ -1,7 +1,7 @@
-//! Content that is still coming, while others read it already.
+//! Content that is still arriving while readers stream it.
 //!
-//! The beginning is a list of pieces in memory; once it is larger than [`MEMORY_BYTES_MAX`] it is all in a file, from
-//! which the readers' sockets are fed by the kernel. What was written once never changes.
+//! At first it is a list of pieces in memory; beyond [`MEMORY_BYTES_MAX`] it moves to a file, from which the kernel
+//! sends to the readers' sockets. Bytes once written never change.
 
 use flatout_net::budget::{Held, Share};
 use flatout_net::file::OpenFile;
@@ -10,30 +10,30 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Content up to this size is kept in memory; larger content is kept in a file and sent by sendfile. As for files.
+/// Content up to this many bytes stays in memory; larger content goes to a file and is sent by sendfile, as for static
+/// files.
 pub const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
-/// The most that a reader is given at once, before all others have their turn: so a crowd that waits for one fetch is
-/// done together.
+/// Maximum bytes a reader receives in one turn, so that all readers of a fetch finish at about the same time.
 const SEGMENT_BYTES_MAX: u64 = 128 * 1024;
 
 /// Content that grows at its end.
 #[derive(Debug, Default)]
 pub struct Growing {
-    /// Where each piece begins, and the piece; empty once there is a file.
+    /// Offset and bytes of each piece; empty once there is a file.
     pieces: Vec<(u64, Arc<[u8]>)>,
     file: Option<Arc<OwnedFd>>,
     bytes: u64,
-    /// What the pieces take of memory; `None` where nobody counts.
+    /// Memory budget of the pieces; `None` if they are not counted.
     held: Option<Held>,
 }
 
-/// A part of content, for any thread.
+/// A part of the content, for any thread.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// This piece from this byte on.
+    /// This piece, from this offset.
     Bytes(Arc<[u8]>, usize),
-    /// So many bytes of the file.
+    /// This many bytes of the file.
     File(Arc<OwnedFd>, u64),
 }
 
@@ -43,13 +43,13 @@ impl Growing {
         self.bytes
     }
 
-    /// Counts the pieces as `held` from now on.
+    /// Counts the pieces in `held` from now on.
     pub fn count_by(&mut self, mut held: Held) {
         held.set(self.pieces_bytes());
         self.held = Some(held);
     }
 
-    /// Counts the pieces for `share` from now on.
+    /// Counts the pieces in `share` from now on.
     pub fn move_count_to(&mut self, share: Share) {
         if let Some(held) = &mut self.held {
             held.move_to(share);
@@ -68,7 +68,7 @@ impl Growing {
         }
     }
 
-    /// Adds `piece` to what is in memory.
+    /// Appends `piece` in memory.
     pub fn push(&mut self, piece: Arc<[u8]>) {
         if !piece.is_empty() {
             let length = piece.len() as u64;
@@ -78,7 +78,7 @@ impl Growing {
         }
     }
 
-    /// The content in one piece, when it is in memory.
+    /// The content in one piece, if it is in memory.
     pub fn join(&self) -> Option<Arc<[u8]>> {
         if self.file.is_some() {
             return None;
@@ -98,7 +98,7 @@ impl Growing {
         self.pieces.iter().map(|(_, piece)| &piece[..])
     }
 
-    /// From now on the content is in `file`, where all of it up to `bytes` has been written.
+    /// Moves the content to `file`, which holds all of it up to `bytes`.
     pub fn move_to(&mut self, file: Arc<OwnedFd>, bytes: u64) {
         self.file = Some(file);
         self.pieces = Vec::new();
@@ -106,12 +106,12 @@ impl Growing {
         self.count();
     }
 
-    /// What comes next is in memory again; all have read the file.
+    /// Continues in memory; all readers have read the file.
     pub fn leave_file(&mut self) {
         self.file = None;
     }
 
-    /// Lets go of the pieces in memory that lie before `offset`.
+    /// Drops the pieces in memory before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.pieces.iter().take_while(|(start, piece)| start + piece.len() as u64 <= offset).count();
         if gone > 0 {
@@ -120,7 +120,7 @@ impl Growing {
         }
     }
 
-    /// What there is from `offset` on; `None` when nothing is there yet.
+    /// The content available at `offset`; `None` if there is none yet.
     pub fn part(&self, offset: u64) -> Option<Part> {
         if offset >= self.bytes {
             return None;
@@ -134,15 +134,15 @@ impl Growing {
     }
 }
 
-/// Turns parts into segments for one reader: each file is opened for its worker once.
+/// Converts parts to segments for one reader; opens each file once per worker.
 #[derive(Debug, Default)]
 pub struct Cutter {
-    /// The file that the content is in, which is another one once a volume is full and memory takes over.
+    /// The file of the content, which changes if a volume is full and memory takes over.
     file: Option<Rc<OpenFile>>,
 }
 
 impl Cutter {
-    /// Up to `bytes_max` of `part`, which begins at `offset`.
+    /// Up to `bytes_max` bytes of `part`, which begins at `offset`.
     pub fn cut(&mut self, part: Part, offset: u64, bytes_max: u64) -> Segment {
         match part {
             Part::Bytes(piece, from) => {

@@ -1,4 +1,4 @@
-//! Content that has come, on its way into the store: by itself, or joined with parts of the same representation.
+//! Storing fetched content, alone or joined with parts of the same representation.
 
 use super::{Fetch, forget_sharing};
 use crate::fetch::pumping::Pumping;
@@ -11,10 +11,11 @@ use flatout_cache::reason::NoStore;
 use flatout_cache::stored::{Extent, Stored};
 use std::sync::Arc;
 
-/// What stands behind the variant key in the name of a part: no variant key goes on with such a length.
+/// Separator between variant key and offset in the name of a part: no variant key continues with such a length.
 const PART: [u8; 4] = (u32::MAX - 1).to_le_bytes();
 
-/// The name under which `stored` is one of those of its key. Parts of one variant have one each, by their first byte.
+/// Name of `stored` among the entries of its key. Each part of a variant has a different name, derived from its first
+/// byte.
 fn name_of(stored: &Stored) -> Vec<u8> {
     let mut name = stored.variant_key.to_vec();
     if let Some(part) = part_of(stored) {
@@ -25,7 +26,7 @@ fn name_of(stored: &Stored) -> Vec<u8> {
 }
 
 impl Fetch {
-    /// The content is whole: keeps it.
+    /// Stores the complete content.
     pub(super) fn finish(
         &self,
         worker: &ProxyWorker,
@@ -45,8 +46,7 @@ impl Fetch {
         pumping.writer.end(trailers.map(Arc::from));
     }
 
-    /// The content ends here although more was promised: what came of it is kept as a part, where the rest can be
-    /// requested (RFC 9111 §3.3).
+    /// Stores truncated content as a part, if the rest can be requested (RFC 9111 §3.3).
     pub(super) fn keep_beginning(&self, worker: &ProxyWorker, pumping: &mut Pumping, stored: &Stored, generation: u64) {
         let bytes = pumping.writer.look(Growing::bytes);
         if pumping.unkept.is_none()
@@ -57,7 +57,7 @@ impl Fetch {
         }
     }
 
-    /// Keeps what has come, unless it was made invalid meanwhile.
+    /// Stores the content, unless it was invalidated in the meantime.
     fn keep_content(
         &self,
         worker: &ProxyWorker,
@@ -77,10 +77,10 @@ impl Fetch {
                 .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
         };
         let Some(body) = body else { return };
-        // What a part ended with says nothing about the whole.
+        // Trailers of a part say nothing about the whole.
         let own = trailers.filter(|_| stored.extent == Extent::Whole);
         let object = self.keep(worker, stored, (body, own), generation);
-        // It may have been made invalid between the look above and the insertion.
+        // It may have been invalidated between the check above and the insertion.
         if let (Some(object), true, Some(store)) = (object, pumping.writer.is_doomed(), worker.store()) {
             store.remove_object(&object);
         }
@@ -121,7 +121,7 @@ impl Fetch {
     }
 }
 
-/// What is stored under `key` and concerns `stored`: parts of any variant, and the whole of the same one; the newest
+/// Entries under `key` that are relevant to `stored`: parts of any variant, and the whole of the same one; newest
 /// first.
 fn stored_beside(store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kept>> {
     let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
@@ -134,7 +134,7 @@ fn stored_beside(store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kep
     bucket.objects().iter().filter(concerns).cloned().collect()
 }
 
-/// What is inserted, and what leaves for it.
+/// An object to insert, and the objects it supersedes.
 struct Place {
     stored: Stored,
     name: Vec<u8>,
@@ -143,7 +143,7 @@ struct Place {
     superseded: Vec<Arc<Kept>>,
 }
 
-/// Where a response goes among those of its key.
+/// Decides the placement of a response among those of its key.
 fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Arc<Kept>]) -> Option<Place> {
     let variant_key = stored.variant_key.clone();
     let is_same = |object: &&Arc<Kept>| object.meta().stored.variant_key == variant_key;
@@ -154,7 +154,7 @@ fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Ar
     let Placing { stored, content, superseded } = decide_placing(&held, stored, is_inline(&body));
     let mut gone: Vec<_> =
         superseded.iter().filter_map(|&index| mine.get(index)).map(|&object| object.clone()).collect();
-    // All variants of a key share the places for parts.
+    // All variants of a key share the limit on parts.
     if part_of(&stored).is_some() {
         let room = PARTS_MAX.saturating_sub(mine.len().saturating_sub(gone.len()) + 1);
         gone.extend(others.iter().skip(room).map(|&object| object.clone()));
@@ -170,7 +170,8 @@ fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Ar
     Some(Place { stored, name, body, trailers, superseded: gone })
 }
 
-/// The content of `pieces`, one after the other. `body` is that of the new response, which lies where no other piece does.
+/// Joins the content of `pieces`. `body` belongs to the new response, which provides the bytes that no stored piece
+/// has.
 fn join(stored: &Stored, body: &StoredBody, mine: &[&Arc<Kept>], pieces: &[Piece]) -> Option<StoredBody> {
     let mut joined = Vec::new();
     for piece in pieces {

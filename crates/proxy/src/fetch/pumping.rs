@@ -1,4 +1,4 @@
-//! Content on its way from an origin to whoever waits for it, and to where it is kept.
+//! Transfer of content from an origin to waiting readers and the store.
 
 use crate::fill::FillWriter;
 use crate::growing::{Growing, MEMORY_BYTES_MAX};
@@ -13,34 +13,34 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// What has been begun is finished although nobody waits any more, when no more than this is missing.
+/// A fetch without readers continues if at most this many bytes are missing.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
 
-/// How far the slowest of several readers of what is not stored may be behind before the origin is held back, in bytes,
-/// as long as memory is not short.
+/// Maximum lag, in bytes, of the slowest of several readers of content that is not stored, before reading from the
+/// origin pauses. Applies unless memory is short.
 const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// How long the origin is not read from while a volume has fallen behind, in milliseconds.
+/// Pause in reading from the origin while a volume lags, in milliseconds.
 const BEHIND_MS: u64 = 5;
 
-/// The content of a fetch on its way.
+/// Content of a fetch in progress.
 pub(super) struct Pumping {
     pub(super) writer: FillWriter,
-    /// The file, once there is one.
+    /// The file, once it exists.
     pub(super) body: Option<NewBody>,
-    /// Why it will not be kept.
+    /// Reason for not storing it.
     pub(super) unkept: Option<NoStore>,
-    /// Whether it is for the store, and goes on although nobody reads.
+    /// Whether it is for the store, so that it continues without readers.
     pub(super) wanted: bool,
     pub(super) length: Option<u64>,
 }
 
 impl Pumping {
-    /// The next piece; `None` when nobody wants it.
+    /// Receives the next piece; `None` if it is no longer needed.
     pub(super) async fn next(&mut self, body: &mut IncomingBody) -> Option<IncomingPiece> {
         let may_be_left = !self.is_worth_finishing();
         poll_fn(|context| {
-            // First: content that never pauses would hide that nobody reads it.
+            // Check first: content without pauses would otherwise hide that there are no readers.
             if may_be_left && self.writer.is_abandoned() {
                 return Poll::Ready(None);
             }
@@ -55,15 +55,15 @@ impl Pumping {
         .await
     }
 
-    /// Whether it is fetched to its end although nobody reads.
+    /// Returns whether to continue to the end without readers.
     pub(super) fn is_worth_finishing(&self) -> bool {
         let here = self.writer.look(Growing::bytes);
         let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
         self.unkept.is_none() && (self.wanted || self.length.is_some_and(is_near))
     }
 
-    /// Adds `bytes`: to memory, or to the file. What will not be stored is held for its readers alone, and no more of it
-    /// than a window: then the origin is held back by the slowest.
+    /// Appends `bytes` to memory or the file. Content that will not be stored is buffered for its readers up to a
+    /// window; then the slowest reader slows down the origin.
     pub(super) async fn add(
         &mut self,
         worker: &Rc<ProxyWorker>,
@@ -85,14 +85,14 @@ impl Pumping {
         }
         let is_last = self.length == Some(after);
         if self.body.is_some() && !self.write(worker, &bytes, is_last).await {
-            // Nobody is left to have it.
+            // No readers are left.
             return;
         }
         if self.body.is_none() {
             let piece: Arc<[u8]> = bytes[..].into();
             self.grow(is_last, |content| content.push(piece));
         }
-        // It is copied; what waits for readers is held once.
+        // The bytes were copied; free the original while waiting for readers.
         drop(bytes);
         if self.unkept.is_some() {
             self.hold_back(worker).await;
@@ -104,12 +104,12 @@ impl Pumping {
         }
     }
 
-    /// What is not kept wakes its readers at the last piece as well: the writer waits for them to take it.
+    /// Content that is not stored wakes its readers at the last piece too, since the writer waits for them.
     fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
         if is_last && self.unkept.is_none() { self.writer.add_last(add) } else { self.writer.add(add) }
     }
 
-    /// Whether the budget has room for `count` bytes more, perhaps after others have made some.
+    /// Returns whether the budget has room for `count` more bytes, possibly after eviction.
     fn has_room(worker: &ProxyWorker, count: u64) -> bool {
         let Some(store) = worker.store() else { return false };
         store.budget().has_room(count) || {
@@ -118,8 +118,8 @@ impl Pumping {
         }
     }
 
-    /// Writes to the file. When there is no room, what all have read is forgotten; when that makes none, the file is given
-    /// up once all have read it, and `bytes` remain to be added to memory. Returns whether anybody is left to read them.
+    /// Writes to the file. If there is no room, releases the part that all readers have read. If that does not help,
+    /// abandons the file once it has been read, and leaves `bytes` for memory. Returns whether readers remain.
     async fn write(&mut self, worker: &ProxyWorker, bytes: &[u8], is_last: bool) -> bool {
         loop {
             let Some(body) = &mut self.body else { return true };
@@ -138,7 +138,7 @@ impl Pumping {
             let Some(body) = &mut self.body else { return true };
             if slowest >= body.len() {
                 self.body = None;
-                // Nobody is woken: there is nothing new.
+                // There is nothing new to wake readers for.
                 self.writer.add_last(Growing::leave_file);
                 return true;
             }
@@ -147,8 +147,8 @@ impl Pumping {
         }
     }
 
-    /// Waits until no reader is a window behind. One reader has what a forwarded response has. Several must not wait for
-    /// the slowest of them at every piece, so as long as there is memory they share a larger one.
+    /// Waits until no reader lags by more than a window. A single reader has the window of a forwarded response.
+    /// Several should not wait for the slowest at every piece, so they share a larger window while memory permits.
     async fn hold_back(&mut self, worker: &ProxyWorker) {
         loop {
             let here = self.writer.look(Growing::bytes);
@@ -170,7 +170,7 @@ impl Pumping {
         }
     }
 
-    /// From now on it is for those who read already.
+    /// Stops storing; the content is now only for current readers.
     fn stop_storing(&mut self, reason: NoStore) {
         if self.unkept.is_none() {
             self.unkept = Some(reason);
@@ -182,7 +182,7 @@ impl Pumping {
         }
     }
 
-    /// Moves what is in memory to a file.
+    /// Moves the content from memory to a file.
     pub(super) fn open_file(&mut self, worker: &ProxyWorker) -> bool {
         let Some(mut body) = worker.store().and_then(|store| store.create_body(self.length).ok()) else { return false };
         let pieces: Vec<Vec<u8>> = self.writer.look(|content| content.pieces().map(<[u8]>::to_vec).collect());

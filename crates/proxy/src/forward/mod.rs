@@ -1,28 +1,28 @@
-//! What is changed of a request on its way to an origin, and of an answer on its way back (RFC 9110 §7.6).
+//! Changes to requests and responses in transit (RFC 9110 §7.6).
 //!
-//! One pass over the fields, in their order; nothing is allocated but what the caller's buffer needs.
+//! One pass over the fields, in order; the only allocation is the caller's buffer.
 //!
-//! | of a request | becomes |
+//! | request field | treatment |
 //! |---|---|
 //! | Host | the client's, the origin's or a fixed one; an absolute-form's authority counts before Host |
-//! | Connection and what it names | left behind; see below |
-//! | Keep-Alive, Proxy-…, Upgrade, HTTP2-Settings, Expect | left behind; `Proxy` alone (httpoxy) as well |
-//! | Content-Length, Transfer-Encoding | left behind: the connection to the origin has its own framing |
-//! | TE | `TE: trailers` when the client takes trailers, else left behind |
-//! | Via | as it came, and one more line; our name twice before means a loop |
-//! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended when the client is trusted |
-//! | other X-Forwarded-…, X-Real-IP and their kind | left behind, unless the client is trusted ([`names`]) |
-//! | X-Original-URL, X-HTTP-Method-Override and their kind | the same: no cache key has them |
-//! | a name with `_` that would be one of these with `-` | left behind: CGI and its heirs cannot tell them apart |
-//! | Max-Forwards of OPTIONS and TRACE | one less; at 0 the request ends here |
-//! | several Cookie lines of HTTP/2 | one (RFC 9113 §8.2.3) |
+//! | Connection and the fields it names | removed; see below |
+//! | Keep-Alive, Proxy-…, Upgrade, HTTP2-Settings, Expect | removed; `Proxy` alone (httpoxy) as well |
+//! | Content-Length, Transfer-Encoding | removed: the upstream connection has its own framing |
+//! | TE | `TE: trailers` if the client accepts trailers, otherwise removed |
+//! | Via | unchanged, plus one line; this proxy's name twice before means a loop |
+//! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended if the client is trusted |
+//! | other X-Forwarded-…, X-Real-IP and similar | removed, unless the client is trusted ([`names`]) |
+//! | X-Original-URL, X-HTTP-Method-Override and similar | the same: no cache key contains them |
+//! | a name with `_` that would be one of these with `-` | removed: CGI cannot distinguish them |
+//! | Max-Forwards of OPTIONS and TRACE | decremented; at 0 the proxy responds itself |
+//! | several Cookie lines of HTTP/2 | joined (RFC 9113 §8.2.3) |
 //!
-//! **Connection may not name what matters.** RFC 9110 §7.6.1 has every field removed that Connection names, and says
-//! that a sender must not name fields that are meant for all recipients. Clients that do so anyway want an origin not
-//! to see Cookie, Authorization, Host, X-Forwarded-For or the like, while a cache and others before it have seen them
-//! ("hop-by-hop abuse"). Such naming is void: those fields stay ([`names::Kind`]). It is not refused, for
-//! then a hit and a miss would treat the same request differently. Likewise an origin cannot have its own Cache-Control
-//! or Set-Cookie dropped.
+//! **Connection cannot remove essential fields.** RFC 9110 §7.6.1 requires removal of all fields that Connection
+//! names, and forbids senders to name fields meant for all recipients. A client that does so anyway wants to hide
+//! Cookie, Authorization, Host, X-Forwarded-For or the like from an origin, after a cache and other intermediaries
+//! have seen them ("hop-by-hop abuse"). The proxy ignores such names: those fields stay ([`names::Kind`]). It does not
+//! refuse the request, as a hit and a miss would then treat it differently. Likewise an origin cannot remove its own
+//! Cache-Control or Set-Cookie.
 
 pub mod names;
 mod operations;
@@ -39,7 +39,7 @@ pub use sent::{SentFields, unkeyed_fields};
 use flatout_http::head::Fields;
 use flatout_http::token::trim;
 
-/// The methods that a proxy forwards, as Allow has them. Others that origins know are forwarded as well.
+/// Methods that a proxy forwards, as listed in Allow. Others are forwarded as well if the origin knows them.
 pub const ALLOW_FORWARDED: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Appends one line.
@@ -52,12 +52,12 @@ fn write_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The elements of a comma-separated list without quotes, over all its lines.
+/// Elements of a comma-separated list without quotes, over all its lines.
 fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     fields.all(name).flat_map(|value| value.split(|&byte| byte == b',')).map(trim).filter(|element| !element.is_empty())
 }
 
-/// What the Connection fields of a message name, looked for only when there is something to look for.
+/// Names in the Connection fields of a message, parsed only if there are any to match.
 #[derive(Clone, Copy, Debug)]
 struct Connection<'a> {
     fields: Fields<'a>,
@@ -66,7 +66,7 @@ struct Connection<'a> {
 
 impl<'a> Connection<'a> {
     fn new(fields: Fields<'a>) -> Self {
-        // What nearly every Connection field holds names no field that would not go anyway.
+        // Usual values of Connection, which name only fields that are removed anyway.
         const USUAL: [&[u8]; 5] = [b"keep-alive", b"close", b"upgrade", b"te", b"http2-settings"];
         let usual = |option: &[u8]| USUAL.iter().any(|usual| usual.eq_ignore_ascii_case(option));
         Self { fields, names_any: elements(fields, "connection").any(|option| !usual(option)) }

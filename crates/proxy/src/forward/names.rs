@@ -1,21 +1,21 @@
-//! The field names that forwarding treats in a way of their own.
+//! Field names with special treatment in forwarding.
 
-/// Longer names than this have no special meaning.
+/// Longer names have no special meaning.
 const NAME_BYTES_MAX: usize = 40;
 
-/// Bytes of a name that are looked at together.
+/// Bytes of a name that are compared together.
 const WORD_BYTES: usize = 8;
 
-/// What a field is to whoever forwards it.
+/// Class of a field in forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing in particular: passed on, unless Connection names it.
+    /// No special treatment: forwarded, unless Connection names it.
     Plain,
-    /// Meant for all recipients by its definition: passed on, whatever Connection names.
+    /// Defined for all recipients: forwarded even if Connection names it.
     EndToEnd,
-    /// Of one connection: never passed on.
+    /// Specific to a connection: never forwarded.
     HopByHop,
-    /// TE: of one connection, but whether trailers are taken is passed on.
+    /// TE: specific to a connection, but acceptance of trailers is forwarded.
     Te,
     /// Host.
     Host,
@@ -31,13 +31,13 @@ pub enum Kind {
     ForwardedHost,
     /// Forwarded (RFC 7239).
     Forwarded,
-    /// Another field by which proxies tell of the client or of themselves: from a client that is not trusted it is a
-    /// lie.
+    /// Another field in which proxies describe the client or themselves: removed unless the client is trusted, since
+    /// it may be forged.
     ForwardedOther,
-    /// A field that has some origins answer for another target or host: no cache key has it, so that whoever is not
-    /// trusted could have another page stored under this one's name.
+    /// A field that makes some origins respond for another target or host. No cache key contains it, so an untrusted
+    /// client could use it to store another page under this key.
     TargetOverride,
-    /// A field that has some origins act by another method: the same, where GET and HEAD are asked.
+    /// A field that makes some origins apply another method: the same risk, for GET and HEAD.
     MethodOverride,
     /// Max-Forwards.
     MaxForwards,
@@ -55,17 +55,17 @@ pub enum Kind {
     Date,
 }
 
-/// A field's name, understood.
+/// A classified field name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// What it is, when `_` is read as `-`.
+    /// Its class, with `_` read as `-`.
     pub kind: Kind,
-    /// Whether it has a `_`.
+    /// Whether it contains `_`.
     pub underscored: bool,
 }
 
 impl Name {
-    /// Understands `name`, whatever its case.
+    /// Classifies `name`, ignoring case.
     pub fn new(name: &str) -> Self {
         let mut room = [0_u8; NAME_BYTES_MAX];
         let Some(copy) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
@@ -80,17 +80,17 @@ impl Name {
         Self { kind: kind(&room[..name.len()]), underscored }
     }
 
-    /// Whether it is another spelling, with `_`, of a name that matters to a proxy or to an origin's trust in it.
+    /// Returns whether it is a spelling with `_` of a name that matters to a proxy or to an origin's trust in it.
     pub fn is_disguised(self) -> bool {
         self.underscored && !matches!(self.kind, Kind::Plain | Kind::EndToEnd)
     }
 }
 
-/// Eight bytes of a name at once: in lower case, with `-` for `_`, and whether there was one.
+/// Folds eight bytes of a name: to lower case, with `-` for `_`. Also returns whether there was a `_`.
 const fn fold(word: u64) -> (u64, bool) {
     const ONES: u64 = u64::from_ne_bytes([1; WORD_BYTES]);
     const HIGH: u64 = ONES * 0x80;
-    // What is added carries into the highest bit of a byte, and never out of it.
+    // The additions carry into the highest bit of each byte, never beyond.
     let low = word & !HIGH;
     let from_a = low + ONES * (0x80 - b'A' as u64);
     let beyond_z = low + ONES * (0x80 - b'Z' as u64 - 1);
@@ -100,7 +100,7 @@ const fn fold(word: u64) -> (u64, bool) {
     ((word | upper >> 2) ^ ((underscores >> 7) * (b'_' ^ b'-') as u64), underscores != 0)
 }
 
-/// The kind of a name in lower case.
+/// Class of a lower-case name.
 fn kind(name: &[u8]) -> Kind {
     match name {
         b"host" => Kind::Host,

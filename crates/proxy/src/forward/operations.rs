@@ -1,4 +1,4 @@
-//! Changes of fields that the settings ask for.
+//! Configured header operations.
 
 use super::names::{Kind, Name};
 use super::write_line;
@@ -7,17 +7,17 @@ use flatout_config::parse_field_text;
 use flatout_http::target::Target;
 use flatout_net::handler::Request;
 
-/// Changes, in written order. Those of fields that belong to a connection or its framing are void.
+/// Operations in written order. Those on connection or framing fields have no effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operations<'a>(pub(super) &'a [FieldOp]);
 
 impl Operations<'_> {
-    /// Whether a field that is there otherwise goes.
+    /// Returns whether an existing field is removed.
     pub(super) fn remove(self, name: &str) -> bool {
         self.0.iter().any(|operation| clears(operation, name)) && is_free(name)
     }
 
-    /// Appends what is set and added, as far as nothing after it clears it again. `host` is the host that `request` is for.
+    /// Appends fields that are set or added, unless a later operation removes them. `host` is the host of `request`.
     pub(super) fn write(self, request: &Request<'_>, host: Option<&[u8]>, out: &mut Vec<u8>) {
         for (at, operation) in self.0.iter().enumerate() {
             let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = operation else { continue };
@@ -31,7 +31,7 @@ impl Operations<'_> {
     }
 }
 
-/// The value that `text` has for `request`.
+/// Value of `text` for `request`.
 fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
     let (path, query) = match request.head.target {
         Target::Resource { path, query, .. } => (path, query),
@@ -64,15 +64,15 @@ fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
             TextPart::Variable(Variable::Scheme) => {
                 value.extend_from_slice(if request.secure { b"https" } else { b"http" });
             }
-            // Routes are not known here, and the configuration allows it nowhere.
+            // Routes are unknown here, and the configuration does not permit this variable.
             TextPart::Variable(Variable::Rest) => {}
         }
     }
     value
 }
 
-/// Whether `value` has a variable whose value for a request is in no cache key. The host and the scheme are in each; of
-/// path and query a key may have less than the target as received.
+/// Returns whether `value` contains a variable whose value is in no cache key. Host and scheme are in each key; path
+/// and query may differ from the target as received.
 pub(super) fn names_request(value: &str) -> bool {
     let is_keyed = |part: &TextPart| {
         use Variable::{Host, HostPort, Scheme};

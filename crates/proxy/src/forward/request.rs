@@ -1,4 +1,4 @@
-//! The field lines that an origin gets.
+//! Field lines of an upstream request.
 
 use super::names::{Kind, Name};
 use super::operations::Operations;
@@ -15,12 +15,12 @@ use flatout_net::handler::Request;
 use std::io::Write as _;
 use std::net::IpAddr;
 
-/// Fields of the client's that stay behind, because whoever forwards has its own, or wants an answer for everybody.
+/// Client fields omitted because the proxy replaces them, or because the response must suit all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strip(u8);
 
 impl Strip {
-    /// All are passed on.
+    /// Omit none.
     pub const NOTHING: Self = Self(0);
     /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
     pub const CONDITIONS: Self = Self(1);
@@ -31,7 +31,7 @@ impl Strip {
     /// Cookie and Authorization.
     pub const CREDENTIALS: Self = Self(8);
 
-    /// Those of both.
+    /// Union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -42,18 +42,18 @@ impl Strip {
     }
 }
 
-/// How one request is passed on.
+/// Parameters for forwarding one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage<'a> {
-    /// The origin it goes to.
+    /// The selected origin.
     pub origin: &'a Origin,
-    /// Fields of the client's that stay behind.
+    /// Client fields to omit.
     pub strip: Strip,
-    /// Lines of our own behind the client's, each `Name: value` and CR LF: validators, Surrogate-Capability.
+    /// Lines to append after the client's, each `Name: value` and CR LF: conditions, Surrogate-Capability.
     pub extra: &'a [u8],
 }
 
-/// The host that a request is for: an absolute-form's authority before Host (RFC 9112 §3.2.2).
+/// Effective host of a request: the authority of an absolute-form target, otherwise Host (RFC 9112 §3.2.2).
 pub fn effective_host<'a>(head: &RequestHead<'a>) -> Option<&'a [u8]> {
     match head.target {
         Target::Resource { authority: Some(authority), .. } => Some(authority),
@@ -61,12 +61,11 @@ pub fn effective_host<'a>(head: &RequestHead<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Appends to `out` the field lines that the origin gets, each `Name: value` and CR LF, without the empty line. Host is
-/// the first. Of the connection and its framing there is nothing but `TE: trailers`; the connection adds its own. On an
-/// error `out` may hold some of them.
+/// Appends the upstream field lines to `out`, each `Name: value` and CR LF, without the empty line. Host is the first.
+/// Of the connection and framing fields only `TE: trailers` remains; the connection adds its own.
 ///
-/// An error is one of [`ForwardOutcome::LoopDetected`], [`ForwardOutcome::MaxForwards`] and
-/// [`ForwardOutcome::ConnectRefused`].
+/// Errors are [`ForwardOutcome::LoopDetected`], [`ForwardOutcome::MaxForwards`] and
+/// [`ForwardOutcome::ConnectRefused`]. On an error `out` may contain some lines.
 pub fn write_request_lines(
     request: &Request<'_>,
     settings: &Proxy,
@@ -77,7 +76,7 @@ pub fn write_request_lines(
     if head.method == Method::Connect {
         return Err(ForwardOutcome::ConnectRefused);
     }
-    // As a cache's key has it: an origin must not see a spelling by which its answer could differ.
+    // Normalised as in the cache key, so that the client's spelling cannot affect the response.
     let mut spelt = Vec::new();
     let host = effective_host(head).map(|host| spell(request.secure, host, &mut spelt));
     let mut writer = Writer {
@@ -103,7 +102,7 @@ pub fn write_request_lines(
     Ok(())
 }
 
-/// `host` in lower case, without the scheme's own port.
+/// Normalises `host`: lower case, without the default port.
 fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
     let is_plain = !host.iter().any(u8::is_ascii_uppercase);
     if is_plain && !host.ends_with(if secure { b":443" } else { b":80" }) && !host.ends_with(b":") {
@@ -113,7 +112,7 @@ fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
     spelt
 }
 
-/// Which fields of the client's have been passed that matter at the end.
+/// Client fields seen so far that affect the final lines.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     cookie: bool,
@@ -135,7 +134,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes a line, unless the settings clear it.
+    /// Writes a line, unless the configuration removes the field.
     fn write(&mut self, name: &str, value: &[u8]) {
         if !self.operations.remove(name) {
             write_line(self.out, name, value);
@@ -160,13 +159,13 @@ impl Writer<'_> {
         let strips = |part| self.strip.has(part);
         let forwarded = self.settings.forwarded;
         let keep = match known.kind {
-            // Whose field it is, is looked at once all of them are known.
+            // These are written once all fields are known.
             Kind::HopByHop | Kind::Host | Kind::Length => false,
             Kind::Te => {
                 let trailers = elements(self.fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
                 if trailers && !std::mem::replace(&mut self.seen.te, true) {
                     self.write("TE", b"trailers");
-                    // RFC 9110 §10.1.4: of this connection. Over HTTP/2 the line is left out.
+                    // RFC 9110 §10.1.4: TE requires this. Over HTTP/2 the line is omitted.
                     self.write("Connection", b"TE");
                 }
                 false
@@ -175,7 +174,7 @@ impl Writer<'_> {
                 self.seen.via = true;
                 true
             }
-            // One line at the end holds them and ours, when we add to them.
+            // If the proxy extends them, one line at the end holds them all.
             Kind::ForwardedFor => self.trusted && !forwarded.x_forwarded,
             Kind::Forwarded => self.trusted && !forwarded.standard,
             Kind::ForwardedProto => {
@@ -206,8 +205,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// OPTIONS and TRACE go so many hops further (RFC 9110 §7.6.2). Other methods do not count them; what is no number
-    /// is passed on as it is.
+    /// Decrements Max-Forwards of OPTIONS and TRACE (RFC 9110 §7.6.2). For other methods, or if it is no number, it is
+    /// forwarded unchanged.
     fn write_max_forwards(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
         let counts = matches!(head.method, Method::Options | Method::Known("TRACE"));
         match parse_decimal(value).filter(|_| counts) {
@@ -220,7 +219,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// HTTP/2 may split Cookie into lines that HTTP/1.1 must have in one (RFC 9113 §8.2.3).
+    /// Joins Cookie lines, which HTTP/2 may split but HTTP/1.1 may not (RFC 9113 §8.2.3).
     fn write_cookies(&mut self) {
         if std::mem::replace(&mut self.seen.cookie, true) || self.operations.remove("cookie") {
             return;
@@ -228,7 +227,7 @@ impl Writer<'_> {
         self.write_joined("cookie", b"; ", |_| {});
     }
 
-    /// All lines of one name in one, and what `last` adds.
+    /// Joins all lines of one name into one, followed by the output of `last`.
     fn write_joined(&mut self, name: &'static str, separator: &[u8], last: impl FnOnce(&mut Vec<u8>)) {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -251,7 +250,8 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Our line of Via. Who finds its own name there twice already is in a loop; once may be another of us in a chain.
+    /// Writes this proxy's Via line. Its own name twice before indicates a loop; once may be another instance in a
+    /// chain.
     fn write_via(&mut self, via: &str, version: Version) -> Result<(), ForwardOutcome> {
         if self.seen.via && self.count_via(via) >= 2 {
             return Err(ForwardOutcome::LoopDetected);
@@ -272,7 +272,7 @@ impl Writer<'_> {
         elements(self.fields, "via").filter(|element| received_by(element) == Some(true)).count()
     }
 
-    /// Who asks, for whom and how.
+    /// Writes the fields that describe the client, host and scheme.
     fn write_forwarded(&mut self, request: &Request<'_>, host: Option<&[u8]>) {
         let forwarded = self.settings.forwarded;
         let client = request.client.map(|client| client.ip().to_canonical());
@@ -301,7 +301,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One line: what a trusted client sent, and ours; nothing when there is neither.
+    /// Writes one line with a trusted client's values and this proxy's; nothing if there are neither.
     fn write_chain(&mut self, name: &'static str, ours: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.len();
         if self.trusted {
@@ -318,7 +318,7 @@ impl Writer<'_> {
     }
 }
 
-/// `Via: 1.1 name` (RFC 9110 §7.6.3): the version of the message that was received, and by whom.
+/// Appends `Via: 1.1 name` (RFC 9110 §7.6.3), with the version of the received message.
 pub(super) fn write_via(out: &mut Vec<u8>, via: &str, version: Version) {
     let version = version.as_str();
     write_line_parts(out, "Via", &[version.strip_prefix("HTTP/").unwrap_or(version), " ", via]);
@@ -333,8 +333,8 @@ fn write_line_parts(out: &mut Vec<u8>, name: &str, parts: &[&str]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// An address as its `Display` has it. Nearly all are of IPv4, and there is one in every request: those are written
-/// without the machinery of formats.
+/// Writes an address like its `Display`. Each request needs one, and most are IPv4: these avoid the formatting
+/// machinery.
 fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     let address = match address {
         IpAddr::V4(address) => address,
@@ -355,7 +355,8 @@ fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// `for=…;host=…;proto=…` (RFC 7239 §4, §6): an address of IPv6 in brackets and quotes, a host with a port in quotes.
+/// Appends `for=…;host=…;proto=…` (RFC 7239 §4, §6): an IPv6 address in brackets and quotes, a host with a port in
+/// quotes.
 fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Option<&[u8]>, scheme: &str) {
     out.extend_from_slice(b"for=");
     match client {
@@ -377,7 +378,7 @@ fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Opti
     out.extend_from_slice(scheme.as_bytes());
 }
 
-/// Appends the Host line of a request that brings no host: a check, or one of HTTP/1.0.
+/// Appends the Host line of a request without a host: a health check, or an HTTP/1.0 request.
 pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     match &settings.host {
         HostField::Fixed(host) => write_line(out, "Host", host.as_bytes()),
@@ -389,7 +390,7 @@ pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     }
 }
 
-/// The origin's own name, with its port unless that is its scheme's (RFC 9110 §4.2).
+/// Appends the origin's own name, with its port unless that is the scheme's default (RFC 9110 §4.2).
 pub(super) fn write_origin_host(out: &mut Vec<u8>, origin: &Origin) {
     let bracket = origin.host.contains(':');
     if bracket {

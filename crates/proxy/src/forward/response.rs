@@ -1,4 +1,4 @@
-//! The field lines that a client gets, or that are stored.
+//! Field lines of a response for clients or the store.
 
 use super::names::{Kind, Name};
 use super::request::write_via;
@@ -9,27 +9,28 @@ use flatout_http::framing::Version;
 use flatout_http::head::{FieldStorage, Fields, parse_fields};
 use flatout_http::limits::Limits;
 
-/// How one answer is passed on.
+/// Parameters for forwarding one response.
 #[derive(Clone, Copy, Debug)]
 pub struct Return<'a> {
-    /// The version it came by, for Via.
+    /// Its HTTP version, for Via.
     pub version: Version,
-    /// Whether Content-Length stays: the content is framed by it, or there is none and it tells of another (HEAD, 304).
+    /// Whether to retain Content-Length: it frames the content, or describes the content of another response (HEAD,
+    /// 304).
     pub keep_length: bool,
-    /// Whether Upgrade stays: 101, or 426 when upgrades are passed on.
+    /// Whether to retain Upgrade: in a 101, or a 426 if upgrades are forwarded.
     pub keep_upgrade: bool,
-    /// The Date it gets when it has none (RFC 9110 §6.6.1).
+    /// Date to add if it is missing (RFC 9110 §6.6.1).
     pub date: Option<&'a [u8; DATE_BYTES]>,
 }
 
-/// Appends to `out` the field lines that the client gets, or that are stored, each `Name: value` and CR LF, without the
-/// empty line: all but those of the connection, and Via.
+/// Appends the field lines for the client or the store to `out`, each `Name: value` and CR LF, without the empty line:
+/// all except those of the connection, plus Via.
 pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Return<'_>, out: &mut Vec<u8>) {
     let connection = Connection::new(fields);
     let (mut has_date, mut has_upgrade) = (false, false);
     for (name, value) in fields.iter() {
         let known = Name::new(name);
-        // Here `_` disguises nothing: nobody turns an answer's fields into variables.
+        // Here `_` needs no special treatment: response fields do not become variables.
         let keep = match known.kind {
             _ if known.underscored => !connection.names(name),
             Kind::HopByHop => {
@@ -51,7 +52,7 @@ pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Retur
         }
     }
     if has_upgrade {
-        // RFC 9110 §7.8: Upgrade is of one connection. Over HTTP/2 both lines are left out.
+        // RFC 9110 §7.8: Upgrade requires this. Over HTTP/2 both lines are omitted.
         write_line(out, "Connection", b"upgrade");
     }
     if let Some(date) = answer.date.filter(|_| !has_date) {
@@ -62,11 +63,11 @@ pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Retur
     }
 }
 
-/// Appends those of `lines`, each `Name: value` and CR LF, that a client gets with an interim answer: all but those of the
-/// connection, and those that frame content, as there is none (RFC 9110 §7.6.1, §15.2).
+/// Appends the lines of an interim response, each `Name: value` and CR LF, for the client: all except those of the
+/// connection and those that frame content, which it does not have (RFC 9110 §7.6.1, §15.2).
 pub fn write_interim_lines(lines: &[u8], out: &mut Vec<u8>) {
     let mut storage = FieldStorage::new();
-    // They were parsed when they came, under bounds no wider than these.
+    // They were parsed on receipt with limits at least as strict.
     let limits = Limits { head_bytes_max: usize::MAX, ..Limits::CLIENT };
     let section = [lines, b"\r\n"].concat();
     let fields = parse_fields(&section, &limits, &mut storage).unwrap_or(Fields::EMPTY);
@@ -84,8 +85,8 @@ pub fn write_interim_lines(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the lines of a trailer section that may be passed on, either way: those that nobody needed to know before
-/// the content, nor may take for a part of the head (RFC 9110 §6.5.1).
+/// Appends the trailer lines that may be forwarded, in either direction: those not needed before the content, and not
+/// mistakable for part of the head (RFC 9110 §6.5.1).
 pub fn write_trailer_lines(fields: Fields<'_>, out: &mut Vec<u8>) {
     const ALLOWED: [&str; 3] = ["content-digest", "content-md5", "etag"];
     for (name, value) in fields.iter() {

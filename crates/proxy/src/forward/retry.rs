@@ -1,48 +1,48 @@
-//! Which request may be tried again (RFC 9110 §9.2.2).
+//! Retry decision (RFC 9110 §9.2.2).
 
 use flatout_net::origin::request::is_idempotent;
 
-/// How far an attempt came before it failed.
+/// Progress of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The origin certainly has not begun to work on it: no connection was made, or it said so (REFUSED_STREAM).
+    /// The origin certainly has not started to process it: no connection was established, or it sent REFUSED_STREAM.
     NotSent,
-    /// It may have; no byte of an answer came.
+    /// The origin may have started; no byte of a response arrived.
     Sent,
-    /// An answer began.
+    /// A response began.
     Answering,
 }
 
-/// What is known of a request whose attempt failed.
+/// A failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     /// The method.
     pub method: &'a str,
-    /// Whether any of its content was taken from the client: it cannot be had again.
+    /// Whether any content was read from the client, so that it cannot be sent again.
     pub content_taken: bool,
-    /// How far it came.
+    /// Its progress.
     pub progress: Progress,
-    /// Attempts so far, this one included.
+    /// Number of attempts, including this one.
     pub attempts: u8,
 }
 
-/// Whether a request is tried again.
+/// Retry decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It is.
+    /// Retry.
     Again,
-    /// It is not: an answer began.
+    /// Do not: a response began.
     AnswerBegun,
-    /// It is not: some of its content was taken.
+    /// Do not: some content was read from the client.
     ContentTaken,
-    /// It is not: doing it twice may not be the same as once, and it may have been done.
+    /// Do not: the method is not idempotent, and the origin may have processed the request.
     NotIdempotent,
-    /// It is not: it was tried often enough.
+    /// Do not: the retries are exhausted.
     Spent,
 }
 
 impl Retry {
-    /// The stable name, for the log.
+    /// Stable name for logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Again => "retry_again",
@@ -54,7 +54,7 @@ impl Retry {
     }
 }
 
-/// Decides. `retries` is how often a request is tried again at the most.
+/// Decides whether to retry. `retries` is the maximum number of retries.
 pub fn decide(attempt: &Attempt<'_>, retries: u8) -> Retry {
     match attempt.progress {
         Progress::Answering => Retry::AnswerBegun,

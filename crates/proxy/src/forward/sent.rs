@@ -1,4 +1,4 @@
-//! What the fields that an origin gets depend on, for Vary: it speaks of the request as the origin received it.
+//! Sources of upstream field values, for Vary, which refers to the request as the origin received it.
 
 use super::names::{Kind, Name};
 use super::operations::{is_free, names_request};
@@ -6,7 +6,7 @@ use flatout_cache::request::{FieldSource, Forwarding};
 use flatout_config::model::{Cidr, FieldOp, Proxy, is_trusted};
 use std::net::IpAddr;
 
-/// How one client's requests are forwarded.
+/// Forwarding of one client's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFields<'a> {
     unkeyed: &'a [Box<str>],
@@ -15,7 +15,8 @@ pub struct SentFields<'a> {
 }
 
 impl<'a> SentFields<'a> {
-    /// For a client with this address. `unkeyed` comes from [`unkeyed_fields`], `trusted` from the same settings.
+    /// Forwarding for a client with this address. `unkeyed` comes from [`unkeyed_fields`], `trusted` from the same
+    /// configuration.
     pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [Cidr], client: Option<IpAddr>) -> Self {
         Self { unkeyed, trusted, client }
     }
@@ -41,8 +42,8 @@ impl Forwarding for SentFields<'_> {
     }
 }
 
-/// The fields, in lower case, that the proxy writes with something of each request that is in no cache key: the client's
-/// address, the version of HTTP, the target as received.
+/// Lower-case names of fields that the proxy derives from request data in no cache key: the client's address, the HTTP
+/// version, the target as received.
 pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
     let operations = &settings.request_fields;
     let is_cleared = |name: &str| {

@@ -1,4 +1,4 @@
-//! Connections that go on with another protocol (RFC 9110 §7.8), WebSocket above all (RFC 6455).
+//! Protocol upgrades (RFC 9110 §7.8), mainly WebSocket (RFC 6455).
 
 use super::elements;
 use flatout_config::model::Proxy;
@@ -7,11 +7,11 @@ use flatout_http::head::Fields;
 use flatout_http::request::RequestHead;
 use flatout_http::token::{is_token, trim};
 
-/// The value of Upgrade, when the request asks for an upgrade that is passed on: upgrades are on, the request is of
-/// HTTP/1.1 and has no content, Connection names Upgrade, there is one such line, and every protocol on it is a token
-/// that is not HTTP or TLS again: `h2c` to an origin behind a proxy is how requests are smuggled past it.
+/// Returns the value of Upgrade if the upgrade is forwarded: upgrades are enabled, the request is HTTP/1.1 without
+/// content, Connection names Upgrade, there is one such line, and every protocol in it is a token other than HTTP or
+/// TLS: `h2c` to an origin would permit request smuggling past the proxy.
 ///
-/// A request that asks in vain is passed on without Upgrade, as any server may ignore it.
+/// Otherwise the request is forwarded without Upgrade, as any server may ignore it.
 pub fn asks<'a>(head: &RequestHead<'a>, settings: &Proxy) -> Option<&'a [u8]> {
     if !settings.upgrades || head.version != Version::Http11 || head.framing != Framing::None {
         return None;
@@ -26,9 +26,9 @@ pub fn asks<'a>(head: &RequestHead<'a>, settings: &Proxy) -> Option<&'a [u8]> {
     protocols.all(is_foreign).then_some(value)
 }
 
-/// Whether a 101 with `fields` agrees to an upgrade that was asked for with `asked`. When not, it is an error of the
-/// origin's ([`UpgradeInvalid`](crate::outcome::ForwardOutcome::UpgradeInvalid)): a tunnel that the client does not
-/// expect would let it send requests that nobody sees.
+/// Returns whether a 101 with `fields` accepts the upgrade `asked`. If not, the origin is at fault
+/// ([`UpgradeInvalid`](crate::outcome::ForwardOutcome::UpgradeInvalid)): an unexpected tunnel would let a client send
+/// requests that bypass the proxy.
 pub fn agrees(asked: &[u8], fields: Fields<'_>) -> bool {
     let mut chosen = elements(fields, "upgrade").peekable();
     let offered = |protocol: &[u8]| {
@@ -41,7 +41,7 @@ fn names_upgrade(fields: Fields<'_>) -> bool {
     elements(fields, "connection").any(|option| option.eq_ignore_ascii_case(b"upgrade"))
 }
 
-/// `protocol-name ["/" protocol-version]`, and not HTTP or TLS in another form.
+/// Returns whether `protocol-name ["/" protocol-version]` is a protocol other than HTTP or TLS.
 fn is_foreign(protocol: &[u8]) -> bool {
     let mut parts = protocol.splitn(2, |&byte| byte == b'/');
     let name = parts.next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What requests and checks tell of an origin, and what becomes of it.
+//! Health reports from requests and checks, and their effects.
 
 flatout_reason::reasons! {
-    /// Why an origin is in or out now, when that has just changed: for the log and the counters.
+    /// Change in an origin's availability, for logs and counters.
     pub enum Change { name, text, }
     ChecksPassed, "origin_checks_passed", "Checks succeeded so often in a row that the origin is in again.";
     ChecksFailed, "origin_checks_failed", "Checks failed so often in a row that the origin is out.";
@@ -10,34 +10,34 @@ flatout_reason::reasons! {
     TrialFailed, "origin_trial_failed", "A request was tried after the pause and failed: the origin is left out for another.";
 }
 
-/// How a request that an origin was given ended, as far as the origin's health is concerned.
+/// Outcome of a request as far as it concerns the origin's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It answered, whatever the status.
+    /// It responded, with any status.
     Answered,
-    /// It did not: no connection, no whole head in time, an answer that breaks the protocol or breaks off.
+    /// It failed: no connection, no complete head in time, a protocol error, or a truncated response.
     Failed,
-    /// It tells nothing: the client went away, or the request was never sent.
+    /// Unknown: the client disconnected, or the request was never sent.
     Abandoned,
 }
 
-/// What is known of an origin, for metrics and `status`.
+/// State of an origin, for metrics and `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It gets its share.
+    /// Available with its full share.
     Well,
-    /// It has just come back and gets so many thousandths of its share.
+    /// Recently recovered, with this many thousandths of its share.
     Starting(u16),
-    /// Requests failed; it is left out up to this time, in milliseconds.
+    /// Unavailable after failed requests up to this time, in milliseconds.
     PausedUntil(u64),
-    /// Its pause is over, and one request tries it.
+    /// The pause is over, and one trial request is in progress.
     Trial,
-    /// Its health checks fail.
+    /// Health checks fail.
     Down,
 }
 
 impl Standing {
-    /// The stable name.
+    /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Well => "well",

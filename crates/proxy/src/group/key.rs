@@ -1,4 +1,4 @@
-//! What a request is balanced by.
+//! Balancing key of a request.
 
 use super::hash_key;
 use crate::forward::effective_host;
@@ -6,11 +6,11 @@ use flatout_config::model::{Balance, HashKey};
 use flatout_http::cookie::cookies;
 use flatout_net::handler::Request;
 
-/// Parts of one key stand apart by a byte that none of them has.
+/// Separator of the parts of a key; no part contains it.
 const APART: u8 = b'\n';
 
-/// The hash that decides under consistent hashing; 0 under the other balances, which do not ask. A request without the
-/// field or the cookie that decides is placed by its client's address, so that such requests are spread as well.
+/// Hash for consistent hashing; 0 under other policies, which do not use it. A request without the configured field or
+/// cookie is hashed by client address, so that such requests are spread as well.
 pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
     let Balance::ConsistentHash(key) = balance else { return 0 };
     match key {
@@ -18,7 +18,7 @@ pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
         HashKey::Uri => {
             let host = effective_host(request.head).unwrap_or_default();
             let mut hash = super::rendezvous::Hash::new();
-            // Case does not matter in a host (RFC 3986 §6.2.2.1).
+            // Hosts are case-insensitive (RFC 3986 §6.2.2.1).
             hash.add(host.iter().map(u8::to_ascii_lowercase));
             hash.add([APART].into_iter());
             hash.add(origin_form(request).iter().copied());
@@ -40,7 +40,7 @@ fn hash_client(request: &Request<'_>) -> u64 {
     }
 }
 
-/// The target without scheme and authority, so that both forms of one URL are one key.
+/// Target without scheme and authority, so that both forms of a URL have one key.
 fn origin_form<'a>(request: &Request<'a>) -> &'a [u8] {
     let target = request.head.target_text;
     if target.starts_with(b"/") {
@@ -51,7 +51,7 @@ fn origin_form<'a>(request: &Request<'a>) -> &'a [u8] {
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
 }
 
-/// The value of a cookie (RFC 6265 §4.2.1); the first of its name.
+/// Value of the first cookie with this name (RFC 6265 §4.2.1).
 fn find_cookie<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
     cookies(request.head.fields.all("cookie")).find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
 }

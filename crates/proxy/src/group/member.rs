@@ -1,50 +1,50 @@
-//! What is known of one origin: a few atomic numbers.
+//! State of one origin in a few atomic numbers.
 //!
-//! Each stands for itself, and none guards other memory, so their order among one another does not matter (`Relaxed`).
+//! The numbers are independent and guard no other memory, so `Relaxed` ordering suffices.
 
 use super::rendezvous::hash_key;
 use super::{Change, Ending, Rules};
 use flatout_config::model::Origin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The whole share, in thousandths.
+/// Full share, in thousandths.
 pub(super) const SHARE_FULL: u64 = 1000;
 
-/// The share with which slow start begins, in thousandths.
+/// Initial share in slow start, in thousandths.
 const SHARE_MIN: u64 = 10;
 
-/// Whether an origin may be chosen.
+/// Availability of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Availability {
     Well,
     /// The pause is over; the next request is the trial.
     TrialDue,
-    /// The pause is over, and a request is tried.
+    /// The pause is over; a trial is in progress.
     TrialUnderWay,
     PausedUntil(u64),
     Down,
 }
 
-/// Two cache lines apart from its neighbours, as prefetchers take lines in pairs.
+/// Aligned to two cache lines, since prefetchers load lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Member {
     weight: u64,
-    /// The same for the same origin, wherever it stands in whichever settings.
+    /// Identity of the origin, equal across configurations.
     pub(super) identity: u64,
     pub(super) backup: bool,
-    /// Its place in the group's schedule.
+    /// Its position in the group's schedule.
     pub(super) pass: AtomicU64,
     under_way: AtomicU32,
-    /// What the checks say: see [`Vitals`].
+    /// Health check state: see [`Vitals`].
     vitals: AtomicU32,
-    /// Requests that failed in a row.
+    /// Consecutive failed requests.
     failures: AtomicU32,
-    /// When its pause ends; 0: it has none.
+    /// End of its pause; 0: none.
     paused_until_ms: AtomicU64,
-    /// Whether a request is tried after the pause.
+    /// Whether a trial request is in progress.
     trial: AtomicBool,
-    /// When it came back; 0: it never was out.
+    /// Time of its recovery; 0: it was never unavailable.
     back_since_ms: AtomicU64,
 }
 
@@ -89,12 +89,12 @@ impl Member {
         }
     }
 
-    /// Its weight when it has its whole share, in thousandths.
+    /// Weight at its full share, in thousandths.
     pub(super) const fn full_weight(&self) -> u64 {
         self.weight
     }
 
-    /// Its weight at present, in thousandths; never 0.
+    /// Current weight, in thousandths; never 0.
     pub(super) fn weight(&self, now_ms: u64, rules: &Rules) -> u64 {
         match self.share(now_ms, rules) {
             SHARE_FULL => self.weight,
@@ -102,8 +102,7 @@ impl Member {
         }
     }
 
-    /// Which part of its share it gets at present, in thousandths: a straight line from its return to the end of slow
-    /// start.
+    /// Current share, in thousandths: grows linearly from recovery to the end of slow start.
     pub(super) fn share(&self, now_ms: u64, rules: &Rules) -> u64 {
         let back_since_ms = self.back_since_ms.load(Relaxed);
         if back_since_ms == 0 || rules.slow_start_ms == 0 {
@@ -114,7 +113,7 @@ impl Member {
         (share as u64).clamp(SHARE_MIN, SHARE_FULL)
     }
 
-    /// Takes the trial, unless another worker has.
+    /// Claims the trial, unless another worker has.
     pub(super) fn begin_trial(&self) -> bool {
         self.trial.compare_exchange(false, true, Relaxed, Relaxed).is_ok()
     }
@@ -123,15 +122,15 @@ impl Member {
         self.trial.store(false, Relaxed);
     }
 
-    /// A request was answered, and its answer was whole or nobody wanted the rest.
+    /// Handles a response that was complete, or whose rest was not wanted.
     pub(super) fn handle_success(&self) {
-        // Nearly always 0 already: then nobody's cache line is taken away.
+        // Usually 0: avoid taking the cache line from other workers.
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }
     }
 
-    /// A request failed.
+    /// Handles a failed request.
     pub(super) fn handle_failure(&self, now_ms: u64, rules: &Rules) -> Option<Change> {
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         if rules.failures == 0 || failures < rules.failures {
@@ -139,11 +138,11 @@ impl Member {
         }
         self.failures.store(0, Relaxed);
         let until_ms = now_ms.saturating_add(rules.pause_ms);
-        // Whoever failed together with the one that began the pause does not lengthen it.
+        // Failures concurrent with the one that started the pause do not extend it.
         self.paused_until_ms.compare_exchange(0, until_ms, Relaxed, Relaxed).ok().map(|_| Change::Paused)
     }
 
-    /// A request to an origin that was paused has ended.
+    /// Handles the end of a request to a paused origin.
     pub(super) fn handle_trial(&self, ending: Ending, now_ms: u64, rules: &Rules) -> Option<Change> {
         match ending {
             Ending::Abandoned => None,
@@ -184,7 +183,7 @@ impl Member {
     }
 }
 
-/// What the checks say of an origin: whether it is down, and how many results in a row have said otherwise.
+/// Health check state: whether the origin is down, and how many consecutive results contradict that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vitals {
     down: bool,
@@ -202,7 +201,7 @@ impl Vitals {
         self.contrary | if self.down { Self::DOWN } else { 0 }
     }
 
-    /// After another result: `fall` bad ones in a row take it out, `rise` good ones bring it back.
+    /// State after another result: `fall` consecutive failures take the origin down, `rise` successes bring it back.
     fn after(self, good: bool, rules: &Rules) -> Self {
         if good != self.down {
             return Self { down: self.down, contrary: 0 };

@@ -1,20 +1,20 @@
-//! Which origin is asked.
+//! Load balancing: selection of an origin.
 //!
-//! One [`Group`] serves all workers: what it knows of each origin is a handful of atomic numbers, so that choosing
-//! takes no lock. Time is an argument, and who asks the origins for their health is not its business.
+//! One [`Group`] serves all workers. Its state per origin is a few atomic numbers, so that selection takes no lock.
+//! Time is an argument; a separate driver performs health checks.
 //!
-//! - **Least connections** ([`Balance::LeastConnections`]): the fewest requests under way for its weight; equal ones in
-//!   turn.
+//! - **Least connections** ([`Balance::LeastConnections`]): the fewest requests in progress relative to weight; ties
+//!   in turn.
 //! - **Round robin** ([`Balance::RoundRobin`]): in turn, by weight, evenly spread (`schedule`).
 //! - **Consistent hashing** ([`Balance::ConsistentHash`]): weighted rendezvous hashing (`rendezvous`).
-//! - **Backups** are chosen among, in the same way, when nobody else is well.
-//! - **Health checks** take an origin out after `fall` failures in a row and bring it back after `rise` successes.
-//! - **Passive health**: failures in a row leave an origin out for a pause; then one request is tried, and its end
-//!   decides. Only what failed to answer counts, never a status: whoever finds a page that fails must not be able to
-//!   take an origin out.
-//! - **Slow start**: an origin that has come back begins with a hundredth of its share, which grows evenly.
-//! - **When all are paused**, a request goes to the one whose pause ends first: to try is better than to refuse, and a
-//!   lone origin is in effect never paused. An origin whose health checks fail is not tried: they would find out.
+//! - **Backups** are selected in the same way if no other origin is available.
+//! - **Health checks** take an origin down after `fall` consecutive failures and bring it back after `rise` successes.
+//! - **Passive health**: consecutive failures pause an origin; then one trial request decides. Only failures to
+//!   respond count, never a status: a client that finds a failing page must not be able to take an origin down.
+//! - **Slow start**: a recovered origin begins with a hundredth of its share, which grows linearly.
+//! - **If all are paused**, a request goes to the one whose pause ends first: trying is better than refusing, and a
+//!   single origin is effectively never paused. An origin whose health checks fail is not tried: the checks will find
+//!   its recovery.
 
 mod change;
 mod key;
@@ -36,7 +36,7 @@ use schedule::Schedule;
 use std::sync::Arc;
 use ticket::Kind;
 
-/// What the settings say of health and return.
+/// Health and slow start settings.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     failures: u32,
@@ -56,7 +56,7 @@ pub struct Group {
     schedule: Schedule,
 }
 
-/// A candidate on the way to be chosen.
+/// A candidate for selection.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     index: usize,
@@ -64,7 +64,8 @@ struct Candidate {
 }
 
 impl Group {
-    /// The origins of `settings`, all of them well. The settings have at least one, and no more than 65,536 are used.
+    /// Creates a group of the origins in `settings`, all available. There must be at least one; only the first 65,536
+    /// are used.
     pub fn new(settings: &Proxy) -> Self {
         let origins: Vec<_> = settings.origins.iter().take(usize::from(u16::MAX) + 1).cloned().collect();
         let check = settings.health_check.as_ref();
@@ -83,23 +84,25 @@ impl Group {
         }
     }
 
-    /// The origins, as configured; every index here is into these.
+    /// The origins as configured; indices refer to this slice.
     pub fn origins(&self) -> &[Origin] {
         &self.origins
     }
 
-    /// How they are chosen among: with consistent hashing, `choose` wants the hash of what it names.
+    /// The balancing policy. Under consistent hashing, `choose` needs the hash of its key.
     pub fn balance(&self) -> &Balance {
         &self.balance
     }
 
-    /// Chooses an origin that is not in `tried`. `key_hash` (of [`hash_request`]) decides under consistent hashing alone.
+    /// Selects an origin that is not in `tried`. `key_hash` (from [`hash_request`]) matters only under consistent
+    /// hashing.
     ///
-    /// `None` when `tried` is empty: the health checks of all fail
-    /// ([`OriginNoneWell`](crate::outcome::ForwardOutcome::OriginNoneWell)). `None` otherwise: whoever is well was
-    /// tried. To try the same origin again, as is right for a connection that had gone stale, leave it out of `tried`.
+    /// `None` with an empty `tried`: the health checks of all origins fail
+    /// ([`OriginNoneWell`](crate::outcome::ForwardOutcome::OriginNoneWell)). `None` otherwise: all available origins
+    /// were tried. To try the same origin again, as after a stale pooled connection, leave it out of `tried`.
     pub fn choose(self: &Arc<Self>, now_ms: u64, key_hash: u64, tried: &Tried) -> Option<Ticket> {
-        // Another worker may take a trial first; then that origin is out, so each round has one candidate fewer.
+        // Another worker may claim a trial first; that origin is then unavailable, so each round has one candidate
+        // fewer.
         for _ in 0..=self.members.len() {
             let candidate = self
                 .pick(now_ms, key_hash, tried, false)
@@ -116,7 +119,7 @@ impl Group {
         None
     }
 
-    /// Those that may be chosen now, backups or not, with their weights.
+    /// Origins that are available now, backups or not, with their weights.
     fn candidates<'a>(
         &'a self,
         now_ms: u64,
@@ -150,8 +153,8 @@ impl Group {
         }
     }
 
-    /// The fewest requests under way for its weight, equal ones in turn. An origin in slow start has none under way and
-    /// would get every request at once; so it takes part only when it would be its turn by its present share.
+    /// Selects the origin with the fewest requests in progress relative to weight; ties in turn. An origin in slow
+    /// start has none and would receive every request, so it takes part only if its current share makes it due.
     fn pick_least<'a>(&self, candidates: impl Iterator<Item = (Candidate, &'a Member, u64)>) -> Option<Candidate> {
         struct Best {
             candidate: Candidate,
@@ -166,7 +169,7 @@ impl Group {
             let due = weight == member.full_weight() || deadline <= Schedule::stride(member.full_weight());
             let one = Best { candidate, under_way: u64::from(member.under_way()), weight, deadline, due };
             let better = best.as_ref().is_none_or(|best| {
-                // Whoever is due before whoever is not; then a/v < b/w as a·w < b·v.
+                // Due origins come first; then a/v < b/w as a·w < b·v.
                 let (ours, theirs) = (one.under_way * best.weight, best.under_way * one.weight);
                 (!one.due, ours, one.deadline) < (!best.due, theirs, best.deadline)
             });
@@ -177,7 +180,7 @@ impl Group {
         best.map(|best| best.candidate)
     }
 
-    /// When nobody is well: the one whose pause ends first, but only for a request that has tried nobody yet.
+    /// If no origin is available, selects the one whose pause ends first, but only for the first attempt of a request.
     fn last_resort(&self, now_ms: u64, tried: &Tried) -> Option<Candidate> {
         if tried.count() > 0 {
             return None;
@@ -190,12 +193,12 @@ impl Group {
         paused.min().map(|(_, index)| Candidate { index, kind: Kind::LastResort })
     }
 
-    /// Takes the result of an active check of the origin of this index.
+    /// Handles the result of a health check of the origin with this index.
     pub fn handle_check(&self, index: usize, good: bool, now_ms: u64) -> Option<Change> {
         self.members.get(index)?.handle_check(good, now_ms, &self.rules)
     }
 
-    /// What is known of the origin of this index, for metrics and `status`.
+    /// State of the origin with this index, for metrics and `status`.
     pub fn standing(&self, index: usize, now_ms: u64) -> Option<Standing> {
         let member = self.members.get(index)?;
         Some(match member.availability(now_ms) {
@@ -209,7 +212,7 @@ impl Group {
         })
     }
 
-    /// Requests under way to the origin of this index, from all workers.
+    /// Requests in progress to the origin with this index, from all workers.
     pub fn under_way(&self, index: usize) -> u32 {
         self.members.get(index).map_or(0, Member::under_way)
     }

@@ -1,27 +1,26 @@
-//! Weighted rendezvous hashing: who answers for a key.
+//! Weighted rendezvous hashing: assignment of keys to origins.
 //!
 //! Every origin scores each key, and the highest score wins (Thaler and Ravishankar, 1998; weights by the logarithmic
-//! method of Schindelhauer and Schomaker, 2005). When an origin goes, its keys alone move, each to the next in its own
-//! order, so the load spreads over all the others by weight; when one comes or gains weight, keys move to it alone. A
-//! ring of points needs thousands of them per origin to come as close to the weights, and loads that are bounded by
-//! moving keys (Mirrokni et al., 2018) would break what hashing by client or cookie is for. How much one origin gets
-//! at once is bounded by its limit instead.
+//! method of Schindelhauer and Schomaker, 2005). If an origin is removed, only its keys move, each to the next in its
+//! own order, so the load spreads over all others by weight. If one is added or gains weight, keys move only to it. A
+//! ring needs thousands of points per origin for similar accuracy, and bounded loads (Mirrokni et al., 2018) move
+//! keys, which defeats hashing by client or cookie. The concurrency limit of each origin bounds its load instead.
 //!
-//! The score costs a logarithm for each origin: nothing beside a request to any of them.
+//! The score costs one logarithm per origin: negligible beside a request.
 
-/// FNV-1a's parameters for 64 bits.
+/// FNV-1a parameters for 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of bytes that decide, the same in every process and every build, so that several accelerators agree. It is
-/// not keyed: whoever picks URLs can aim them at one origin.
+/// Hash of a balancing key, the same in every process and build, so that several instances agree. It is not keyed: a
+/// client that chooses URLs can direct them at one origin.
 pub fn hash_key(bytes: &[u8]) -> u64 {
     let mut hash = Hash::new();
     hash.add(bytes.iter().copied());
     hash.finish()
 }
 
-/// [`hash_key`] part by part: FNV-1a (Fowler, Noll and Vo), mixed.
+/// Incremental [`hash_key`]: FNV-1a (Fowler, Noll and Vo), with a finaliser.
 pub(super) struct Hash(u64);
 
 impl Hash {
@@ -38,14 +37,14 @@ impl Hash {
     }
 }
 
-/// The finaliser of splitmix64 (Steele, Lea and Flood, 2014): every bit of the input changes half of the output's.
+/// Finaliser of splitmix64 (Steele, Lea and Flood, 2014): each input bit flips half of the output bits.
 const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-/// How well the origin of this identity suits the key: positive, and finite.
+/// Score of the origin with this identity for the key: positive and finite.
 pub(super) fn score(key_hash: u64, identity: u64, weight: u64) -> f64 {
     let bits = mix(key_hash ^ identity.rotate_left(32).wrapping_add(0x9e37_79b9_7f4a_7c15));
     // Strictly between 0 and 1, so the logarithm is finite and negative.

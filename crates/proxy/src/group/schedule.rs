@@ -1,10 +1,10 @@
-//! Turns by weight, evenly spread, without a lock.
+//! Weighted round robin, evenly spread, without a lock.
 //!
 //! Stride scheduling (Waldspurger and Weihl, 1995) with the virtual time of start-time fair queueing (Goyal, Vin and
-//! Cheng, 1996): each origin has a pass, which grows by a stride, the inverse of its weight, with each request. Next is
-//! whose pass would be the lowest afterwards. The group's virtual time follows the pass of whoever was chosen; nobody
-//! lags behind it by more than one stride, so that who was out or idle cannot claim what it missed. Workers that choose
-//! at the same instant may both choose the same origin; both are charged, so the shares hold.
+//! Cheng, 1996). Each origin has a pass, which grows with each request by a stride, the inverse of its weight. The
+//! origin with the lowest resulting pass is next. The group's virtual time follows the pass of the selected origin; no
+//! origin lags it by more than one stride, so that one that was down or idle cannot claim missed turns. Workers that
+//! choose at the same instant may select the same origin; both are charged, so the shares hold.
 //!
 //! Passes are compared by their distance from the virtual time and may wrap around.
 
@@ -14,26 +14,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// millionth; distances stay far below 2⁶³.
 const SCALE: u64 = 1 << 40;
 
-/// A group's virtual time.
+/// Virtual time of a group.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     virtual_time: AtomicU64,
 }
 
 impl Schedule {
-    /// What one request costs an origin of this weight, which is not 0.
+    /// Cost of one request for an origin with this weight, which is not 0.
     pub(super) fn stride(weight: u64) -> i64 {
         i64::try_from(SCALE / weight.max(1)).unwrap_or(i64::MAX)
     }
 
-    /// Where the pass begins for the next request, beside the virtual time.
+    /// Start of the pass for the next request, and the virtual time.
     fn start(&self, pass: &AtomicU64, stride: i64) -> (i64, i64, u64) {
         let virtual_time = self.virtual_time.load(Ordering::Relaxed);
         let distance = pass.load(Ordering::Relaxed).wrapping_sub(virtual_time).cast_signed();
         (distance, distance.max(-stride), virtual_time)
     }
 
-    /// Whose turn it is: the lowest of these.
+    /// Deadline of the next turn; the lowest is due.
     pub(super) fn deadline(&self, pass: &AtomicU64, weight: u64) -> i64 {
         let stride = Self::stride(weight);
         self.start(pass, stride).1 + stride
@@ -45,7 +45,7 @@ impl Schedule {
         let (distance, start, virtual_time) = self.start(pass, stride);
         pass.fetch_add((start + stride - distance).cast_unsigned(), Ordering::Relaxed);
         if start > 0 {
-            // When another worker was quicker, time has moved on as well as it may.
+            // If another worker was faster, its time is as good.
             let _ = self.virtual_time.compare_exchange(
                 virtual_time,
                 virtual_time.wrapping_add_signed(start),

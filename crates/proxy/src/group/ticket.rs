@@ -1,28 +1,28 @@
-//! One request to one origin.
+//! Tracking of one request to one origin.
 
 use super::{Change, Ending, Group};
 use flatout_config::model::Origin;
 use std::sync::Arc;
 
-/// How an origin came to be chosen.
+/// Reason for the selection of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It was well.
+    /// It was available.
     Plain,
-    /// Its pause was over, and this request alone tries it.
+    /// Its pause was over, and this request is the trial.
     Trial,
-    /// Nobody was well.
+    /// No origin was available.
     LastResort,
 }
 
-/// One request to one origin: it counts as under way until this is dropped. Dropped without a report, it counts as
+/// One request to one origin, in progress until this is dropped. Dropped without a report, it counts as
 /// [`Ending::Abandoned`].
 #[derive(Debug)]
 pub struct Ticket {
     group: Arc<Group>,
     index: usize,
     kind: Kind,
-    /// The last report; `None`: there was none.
+    /// The last report, if any.
     reported: Option<Ending>,
 }
 
@@ -41,14 +41,14 @@ impl Ticket {
         &self.group.origins[self.index]
     }
 
-    /// Whether the origin has failed before and this request tries it.
+    /// Returns whether this request is the trial of a failed origin.
     pub fn is_trial(&self) -> bool {
         self.kind != Kind::Plain
     }
 
-    /// Tells how it went, at the head of the answer at the latest; an answer that breaks off afterwards is reported as
-    /// [`Ending::Failed`] once more. Other reports after the first do not count. The request stays under way until the
-    /// ticket is dropped, and only then an answer counts as a success that ends a row of failures.
+    /// Reports the outcome, at the latest with the head of the response; a response truncated afterwards is reported
+    /// again as [`Ending::Failed`]. Other later reports are ignored. The request stays in progress until the ticket is
+    /// dropped; only then does a response end a series of failures.
     pub fn report(&mut self, ending: Ending, now_ms: u64) -> Option<Change> {
         let (member, rules) = (&self.group.members[self.index], &self.group.rules);
         match (self.reported, ending) {
@@ -68,14 +68,14 @@ impl Ticket {
                 member.end_trial();
                 change
             }
-            // Every request may be one of these while all are paused: another failure is no news.
+            // While all are paused, every request may be one of these: another failure is no news.
             Kind::LastResort => {
                 member.handle_trial(ending, now_ms, rules).filter(|change| *change == Change::TrialPassed)
             }
         }
     }
 
-    /// Tells how it went, and ends the request.
+    /// Reports the outcome and ends the request.
     pub fn finish(mut self, ending: Ending, now_ms: u64) -> Option<Change> {
         self.report(ending, now_ms)
     }

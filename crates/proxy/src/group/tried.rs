@@ -1,9 +1,9 @@
-//! The origins that one request has tried.
+//! Origins that a request has tried.
 
-/// Attempts that are remembered: the first and ten retries, which is all that the settings allow.
+/// Maximum remembered attempts: the first and ten retries, the maximum in the configuration.
 pub const TRIED_MAX: usize = 11;
 
-/// The origins that one request has tried, by index. Lives on the stack.
+/// Origins that one request has tried, by index. Lives on the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     indices: [u16; TRIED_MAX],
@@ -11,10 +11,10 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// None yet.
+    /// The empty set.
     pub const NONE: Self = Self { indices: [0; TRIED_MAX], count: 0 };
 
-    /// Adds the origin of this index. More than [`TRIED_MAX`] are not remembered.
+    /// Adds the origin with this index, unless there are already [`TRIED_MAX`].
     pub fn add(&mut self, index: usize) {
         if let (Some(place), Ok(index)) = (self.indices.get_mut(usize::from(self.count)), u16::try_from(index)) {
             *place = index;
@@ -22,12 +22,12 @@ impl Tried {
         }
     }
 
-    /// Whether the origin of this index was tried.
+    /// Returns whether the origin with this index was tried.
     pub fn contains(&self, index: usize) -> bool {
         self.indices[..self.count()].iter().any(|&tried| usize::from(tried) == index)
     }
 
-    /// How many were.
+    /// Number of origins tried.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
