@@ -1,23 +1,23 @@
-//! The Link fields of a response that may be sent ahead of it in a 103 (RFC 8297).
+//! Link fields of a response that are sent early in a 103 (RFC 8297).
 //!
-//! They are only ever read of the response to the request at hand, or of the stored one that the request selects: links
-//! tell what a page shows, and a page may be one visitor's.
+//! They come only from the response to this request, or from the stored one that it selects: links reveal page
+//! content, and a page may be private.
 
 use flatout_http::lines::each_line;
 use flatout_http::token::trim;
 
-/// Links sent at the most.
+/// Maximum links per 103.
 pub const LINKS_MAX: usize = 16;
 
-/// Bytes of all of them together, at the most.
+/// Maximum total bytes of links.
 pub const BYTES_MAX: usize = 4096;
 
-/// The relations that help before the answer is there.
+/// Link relations that are useful before the response.
 const RELATIONS: [&str; 4] = ["preload", "modulepreload", "preconnect", "dns-prefetch"];
 
-/// Of the values of Link fields, the links that help before the answer is there: each for a Link line of its own, as
-/// `flatout_net::response::Response::early_links` has them. What breaks the grammar of RFC 8288 is left out, and so is
-/// what exceeds [`LINKS_MAX`] and [`BYTES_MAX`].
+/// Selects the links that are useful before the response from values of Link fields. Each yields one Link line, as in
+/// `flatout_net::response::Response::early_links`. Omits values that break the grammar of RFC 8288 or exceed
+/// [`LINKS_MAX`] or [`BYTES_MAX`].
 pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut links, mut bytes) = (Vec::new(), 0);
     for value in values {
@@ -34,13 +34,13 @@ pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     links
 }
 
-/// The same of the Link fields in `lines`, each with its CR LF.
+/// The same for the Link fields in `lines`, each with its CR LF.
 pub(crate) fn links_in(lines: &[u8]) -> Vec<String> {
     let links = each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"link"));
     early_links(links.map(|(name, line)| trim(&line[name.len() + 1..line.len() - 2])))
 }
 
-/// The first element of a list: up to a comma outside `<…>` and `"…"`. `None` at the end.
+/// Splits off the first list element: up to a comma outside `<…>` and `"…"`. `None` at the end.
 fn split_link(rest: &str) -> Option<(&str, &str)> {
     if rest.is_empty() {
         return None;
@@ -60,7 +60,7 @@ fn split_link(rest: &str) -> Option<(&str, &str)> {
     Some((rest, ""))
 }
 
-/// `"<" URI-Reference ">" *( OWS ";" OWS link-param )` with a relation that helps.
+/// Returns whether `"<" URI-Reference ">" *( OWS ";" OWS link-param )` has a useful relation.
 fn is_early(link: &str) -> bool {
     let Some((target, parameters)) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
         return false;
@@ -68,7 +68,7 @@ fn is_early(link: &str) -> bool {
     if target.is_empty() || !link.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || target.contains([' ', '<']) {
         return false;
     }
-    // The first `rel` counts (RFC 8288 §3.3).
+    // Only the first `rel` counts (RFC 8288 §3.3).
     let mut rest = parameters;
     while let Some((name, value, after)) = split_parameter(rest) {
         if name.eq_ignore_ascii_case("rel") {
@@ -79,7 +79,7 @@ fn is_early(link: &str) -> bool {
     false
 }
 
-/// The next `;name=value`, without its quotes, and what follows.
+/// Splits off the next `;name=value`, without quotes.
 fn split_parameter(rest: &str) -> Option<(&str, &str, &str)> {
     let blank = [' ', '\t'];
     let rest = rest.trim_start_matches(blank).strip_prefix(';')?.trim_start_matches(blank);
@@ -88,7 +88,7 @@ fn split_parameter(rest: &str) -> Option<(&str, &str, &str)> {
     let Some(value) = rest[name_end..].strip_prefix('=') else { return Some((name, "", &rest[name_end..])) };
     let value = value.trim_start_matches(blank);
     if let Some(quoted) = value.strip_prefix('"') {
-        // A relation needs no escapes; a value with one is none.
+        // A relation needs no escapes, so a value with one does not match.
         let end = end_of_quotes(quoted.as_bytes())?;
         return Some((name, &quoted[..end], &quoted[end + 1..]));
     }

@@ -1,28 +1,28 @@
-//! An accelerator: origins and their pools, forwarding, coalescing, the store.
+//! Reverse proxy and accelerator: origins, load balancing, forwarding, request coalescing and the cache store.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`accelerator`] | what the whole process shares |
+//! | [`accelerator`] | state of the process |
 //! | [`step`], [`rules`] | one `proxy` step and one `cache` step of the configuration |
-//! | [`worker`] | what one worker answers with |
-//! | `query`, `lookup`, `front` | a request that is looked up; answering from what is kept; what one worker has ready |
-//! | `exchange`, `pass`, `fetch` | asking the origins: once, for one client, for all |
-//! | `answer`, `note` | answers made of what is kept or comes |
-//! | `compose` | pages put together from parts that are looked up like any answer |
-//! | `check` | looking after the origins' health |
-//! | [`meta`] | what is kept beside an answer's content |
-//! | [`group`] | which origin is asked: weights, balance, what is known of each one's health |
-//! | [`limit`] | how many requests an origin gets at once, and who waits |
-//! | [`forward`] | the fields of a request on its way to an origin and of an answer on its way back; upgrades; retries |
-//! | [`health`] | what an active check asks, and how its answer is judged |
-//! | [`fill`], [`growing`] | one fetch for many clients, and content that is still coming |
-//! | [`store`] | what is kept of answers: memory and disks |
-//! | [`esi`] | pages made of parts (ESI 1.0) |
-//! | [`hints`] | the Link fields of a response that may be sent ahead of it in a 103 |
-//! | [`outcome`] | why each answer was what it was |
-//! | [`explain`], [`told`] | what is kept for a request and why or why not; what was not kept, and origins in and out |
+//! | [`worker`] | entry points for one worker's requests |
+//! | `query`, `lookup`, `front` | a cacheable request; lookup and response; per-worker prebuilt responses |
+//! | `exchange`, `pass`, `fetch` | upstream requests: basics, for one client, for the cache |
+//! | `answer`, `note` | responses from stored or arriving content |
+//! | `compose` | composition of ESI pages |
+//! | `check` | driver of health checks |
+//! | [`meta`] | metadata of stored responses |
+//! | [`group`] | load balancing and passive health |
+//! | [`limit`] | concurrency limits and queues per origin |
+//! | [`forward`] | fields of requests and responses in transit; upgrades; retries |
+//! | [`health`] | request and evaluation of health checks |
+//! | [`fill`], [`growing`] | shared fetches and their arriving content |
+//! | [`store`] | stored responses: memory and disks |
+//! | [`esi`] | ESI 1.0 |
+//! | [`hints`] | links for a 103 |
+//! | [`outcome`] | reasons for responses |
+//! | [`explain`], [`told`] | explanation of lookups; responses not stored, and origin availability |
 //!
-//! Absent by design: sockets (`flatout_net` has them) and what may be stored (`flatout_cache` decides).
+//! Absent by design: sockets (see `flatout_net`) and caching rules (see `flatout_cache`).
 
 pub mod accelerator;
 mod answer;

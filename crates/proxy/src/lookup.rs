@@ -1,4 +1,4 @@
-//! Answering from what is kept, and having fetched what is not.
+//! Cache lookup, and fetching on a miss.
 
 use crate::answer::{Content, Ready, answer_from, first_ranges_of};
 use crate::exchange::Answered;
@@ -35,10 +35,10 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-/// How often one request may be sent back to the beginning because others' fetches came to nothing it can use.
+/// Maximum restarts of a request because shared fetches yielded nothing usable.
 const ROUNDS_MAX: u32 = 4;
 
-/// The answer to `query` that memory has at once; `None` when something must be waited for.
+/// Response to `query` from memory; `None` if waiting is required.
 pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) -> Option<Response> {
     let store = worker.store()?;
     let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
@@ -62,50 +62,50 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     answer_from(query, Content::Kept(object), &Note::hit(reason), now.unix_s)
 }
 
-/// Makes heads of `object` for the next who asks; `None` when its response is more than a head and content.
+/// Prebuilds heads of `object` for later requests; `None` if its response needs more than a head and content.
 pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Option<Ready> {
     let via = query.step.settings.via.as_deref();
     object.meta().trailers.is_empty().then(|| Ready::new(object, via, &query.changes, query.changes_id))
 }
 
-/// What the rounds of one request have come to.
+/// Results of the rounds of one request so far.
 #[derive(Debug, Default)]
 struct Progress {
-    /// It waits for nobody's fetch any more.
+    /// It no longer waits for shared fetches.
     alone: bool,
-    /// Nor is the origin asked whether something stored still holds, or for a part of it.
+    /// It no longer validates stored responses or fetches parts.
     whole: bool,
-    /// Why it was forwarded when others' fetch let it go.
+    /// Reason for forwarding after a shared fetch was released.
     released: Option<Lookup>,
-    /// What is said of stored parts that the origin has just confirmed.
+    /// Note for stored parts that the origin has just validated.
     validated: Option<Note>,
 }
 
 impl Progress {
-    /// What was fetched together does not answer it: the next round asks for all of it, for this request alone.
+    /// A shared fetch was unusable: the next round requests the whole response for this request only.
     fn ask_for_whole(&mut self) {
         (self.alone, self.whole) = (true, true);
     }
 }
 
-/// What the origin is asked for.
+/// The required upstream request.
 struct Need {
-    /// Why.
+    /// Reason.
     reason: Lookup,
     question: Question,
-    /// What goes with requests for missing stretches, where the question is for one.
+    /// Conditions of requests for missing ranges, if this is one.
     completion: Option<Conditions>,
 }
 
-/// What became of a look at the store.
+/// Result of a look at the store.
 enum Look {
-    /// What is stored answers.
+    /// A response from the store.
     Answered(Box<Response>),
-    /// The origin must be asked.
+    /// An upstream request is required.
     Lacking(Need),
 }
 
-/// Answers `query`, whatever that takes.
+/// Serves `query`.
 pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
     let mut progress = Progress::default();
     for round in 0.. {
@@ -117,8 +117,8 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
     Err(Refused::not_held())
 }
 
-/// Answers `query` from the store, or has what is missing fetched. `None`: others' fetch came to nothing that it can use, and
-/// it must look again.
+/// Serves `query` from the store, or fetches what is missing. `None`: a shared fetch yielded nothing usable, so the
+/// lookup must restart.
 async fn serve_round(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -134,8 +134,8 @@ async fn serve_round(
         Err(refused) => return Some(Err(refused)),
     };
     let Need { reason, question, completion } = need;
-    // What is stored is not for this visitor: neither to be asked about nor to stand in for a failure, and the
-    // response to this request says nothing of it.
+    // The stored response is not for this visitor: it is neither validated nor used after a failure, and the response
+    // to this request does not affect it.
     let is_refused = matches!(reason, Lookup::RequestAuthorized | Lookup::RequestCookie);
     let object = found.object().cloned().filter(|_| !is_refused);
     if reason == Lookup::RequestPrecondition || query.ask.request.method() != "GET" {
@@ -148,8 +148,8 @@ async fn serve_round(
     if progress.alone || marked.is_some() {
         let is_unknown = marked.is_some() && !progress.alone && question.is_none();
         let reason = if is_unknown { Lookup::HitForMiss } else { progress.released.unwrap_or(reason) };
-        // What could not be answered from what is kept is not asked about that again; and of several parts, none is
-        // an answer by itself.
+        // A response that could not be served is not validated again; and one of several parts is no response by
+        // itself.
         let asks_anew = progress.whole || found.set().is_some();
         let (question, object) = if asks_anew { Default::default() } else { (question, object) };
         return Some(fetch_alone(worker, query, question, object, reason).await);
@@ -173,7 +173,7 @@ async fn serve_round(
         Joined::Standing(standing, note, interest) => (standing, note, interest),
     };
     if note.collapsed && is_purged(worker, query, &standing) {
-        // Its origin was asked before the purge, and this may have begun after it.
+        // Its upstream request preceded the purge, and this request may have followed it.
         fills.close(&fill_key, &interest);
         return None;
     }
@@ -191,7 +191,7 @@ async fn serve_round(
     }
 }
 
-/// Answers `query` from what was found, or says what the origin must be asked.
+/// Serves `query` from the lookup result, or returns the required upstream request.
 fn look(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -227,7 +227,7 @@ fn look(
     Ok(Look::Lacking(Need { reason, question, completion: None }))
 }
 
-/// Answers `query` from what its own fetch, or one that it has waited for, came to; `None`: by another round.
+/// Serves `query` from the result of a fetch; `None`: another round is required.
 fn answer_fetched(
     query: &Query,
     found: &Found,
@@ -235,8 +235,8 @@ fn answer_fetched(
     round: u32,
     progress: &mut Progress,
 ) -> Option<Result<Response, Refused>> {
-    // RFC 9111 §4: what was fetched for another request is this one's only where it may be reused without
-    // validation. All who may not have it go on at the same time.
+    // RFC 9111 §4: a response fetched for another request is usable only if it may be reused without validation. All
+    // requests that may not use it continue concurrently.
     let is_anothers = note.collapsed && !is_for(query, &standing);
     match standing {
         _ if is_anothers => {
@@ -249,7 +249,7 @@ fn answer_fetched(
             progress.alone = true;
             progress.released = Some(note.reason);
         }
-        // All of them are fresh again by that; what is missing is known next time.
+        // This freshens all parts; the next round determines what is missing.
         Standing::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
             progress.validated = Some(note.of_use(Use::Validated));
         }
@@ -262,7 +262,7 @@ fn answer_fetched(
             }
             progress.ask_for_whole();
         }
-        // It is in the middle of something too large to wait for.
+        // The range is too far into a large response to wait for.
         Standing::Streaming(head) if note.collapsed && !is_range_near(query, &head) => progress.ask_for_whole(),
         Standing::Streaming(head) => {
             if query.with(|request| matches_variant(request, &head.meta.stored)) {
@@ -274,7 +274,7 @@ fn answer_fetched(
                 }
                 progress.ask_for_whole();
             } else {
-                // Another variant: now it is known which fields tell them apart.
+                // Another variant: its Vary names are now known.
                 query.vary.replace(Some(head.meta.stored.vary.clone()));
             }
         }
@@ -282,7 +282,8 @@ fn answer_fetched(
     None
 }
 
-/// The answer from stored parts and what is coming of them; `None`: what is coming is another request's alone (RFC 9111 §4).
+/// Response from stored parts and a fetch of missing ones; `None`: that fetch belongs to another request only (RFC
+/// 9111 §4).
 fn answer_supplied(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Response> {
     if note.collapsed && !supply.first.1.meta.stored.is_reusable() {
         return None;
@@ -294,12 +295,12 @@ fn answer_supplied(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Resp
     Some(response)
 }
 
-/// Whether `query`, which waited for another request's fetch, may have what came of it.
+/// Returns whether `query`, which waited for another request's fetch, may use the result.
 fn is_for(query: &Query, standing: &Standing) -> bool {
     let (rules, now_s) = (&query.cache.rules, Now::read().unix_s);
     let shares = |stored| query.with(|request| may_share(request, stored, rules, now_s));
     match standing {
-        // Another variant is nothing to share, but tells which fields the response depends on.
+        // Another variant is unusable, but reveals the Vary names.
         Standing::Streaming(head) => {
             let stored = &head.meta.stored;
             shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
@@ -315,14 +316,14 @@ fn is_for(query: &Query, standing: &Standing) -> bool {
     }
 }
 
-/// Whether a range is worth waiting for in a response that is being fetched from its beginning.
+/// Returns whether a range is near enough to wait for in a response fetched from its beginning.
 fn is_range_near(query: &Query, head: &FillHead) -> bool {
     let is_whole = head.meta.stored.extent == Extent::Whole;
     let is_small = head.length.is_some_and(|length| length <= query.cache.range_fetch_bytes_max);
     !is_whole || is_small || query.with(|request| request.field("range").is_none())
 }
 
-/// The first stretch that is not stored.
+/// The first range that is not stored.
 fn first_missing(stretches: &[Stretch]) -> Option<Part> {
     stretches.iter().find_map(|stretch| match stretch {
         Stretch::Missing(part) => Some(*part),
@@ -330,8 +331,8 @@ fn first_missing(stretches: &[Stretch]) -> Option<Part> {
     })
 }
 
-/// The question whether what was found still holds. A range of something large must not make the origin send all of
-/// another version.
+/// Validation of the lookup result. A range request for a large response must not make the origin send another version
+/// in full.
 fn validation(query: &Query, found: &Found, conditions: Conditions) -> Question {
     let is_large = match found {
         Found::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
@@ -342,14 +343,14 @@ fn validation(query: &Query, found: &Found, conditions: Conditions) -> Question 
     Question::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
 }
 
-/// Whether a request is for the last bytes alone. They are there last when the whole is fetched from its beginning, and
-/// where they lie nobody knows yet.
+/// Returns whether a request is for a suffix. It arrives last in a fetch of the whole response, and its offset is
+/// still unknown.
 fn is_suffix(range: &[u8]) -> bool {
     range.split(|&byte| byte == b'=').nth(1).is_some_and(|ranges| trim(ranges).starts_with(b"-"))
 }
 
-/// Has the whole response fetched for a request for a range, so that it can be stored and answers the next one: unless too
-/// much is fetched so already, or the response is known to be too large.
+/// Fetches the whole response for a range request, to store it for later ones, unless too many such fetches are in
+/// progress or the response is known to be too large.
 fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
     let is_range =
         query.with(|request| request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range)));
@@ -364,7 +365,7 @@ fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
     query.range_fetch.replace(worker.accelerator().range_fetches.begin(client, now.monotonic_ms));
 }
 
-/// Whether a purge names what others have had fetched.
+/// Returns whether a purge matches a response from a shared fetch.
 fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
     let Some(store) = worker.store() else { return false };
     let purged = match standing {
@@ -375,8 +376,7 @@ fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
     purged != Purged::No
 }
 
-/// What tells one fetch from another: the key, whether the request names its visitor, what is known of the variant, and
-/// a Range.
+/// Key of a fetch: the cache key, whether the request identifies its visitor, the known variant, and Range.
 fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let names = match found {
         Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
@@ -385,7 +385,7 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     let names = names.unwrap_or_else(|| apply_cookie_rules("".into(), &query.cache.rules.cookies));
     let mut key = begin_fill_key(query, &names);
     query.with(|request| {
-        // Under ESI it is always the whole that is fetched.
+        // ESI always fetches the whole response.
         let takes_whole = query.cache.esi || query.fetches_whole();
         let ranges: &[&str] = if takes_whole { &[] } else { &["range", "if-range"] };
         for name in ranges {
@@ -398,10 +398,10 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
     key
 }
 
-/// The same of a fetch of what is `missing` of several parts.
+/// Key of a fetch of the range `missing`.
 pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: Part, conditions: &Conditions) -> Vec<u8> {
     let mut key = begin_fill_key(query, &set.whole().vary);
-    // No client's Range and If-Range read so.
+    // No client's Range and If-Range have this form.
     for line in [b"stretch", write_range(missing).as_bytes(), &conditions.0] {
         key.push(0);
         key.extend_from_slice(line);
@@ -411,13 +411,13 @@ pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: Part, condition
 
 fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
     let mut key = query.fetch_prefix();
-    // Nobody who names no visitor waits for one who does, whose response is for others less often.
+    // Anonymous requests do not wait for one that identifies its visitor, whose response is less often shareable.
     key.push(u8::from(query.names_visitor));
     query.with(|request| write_variant_key(names, request, &mut key));
     key
 }
 
-/// What became of joining or beginning a fetch.
+/// Result of joining or starting a fetch.
 enum Joined {
     Answer(Result<Response, Refused>),
     Standing(Standing, Note, Interest),
@@ -449,7 +449,7 @@ async fn begin(
                 Ok(Direct::Own(answered, why)) => {
                     Joined::Answer(own_answer(query, *answered, why, note, kept.is_some()))
                 }
-                // Should the task be gone, the fill says so.
+                // If the task is gone, the fill reports it.
                 Ok(Direct::Shared) | Err(_) => {
                     let standing = poll_fn(|context| match interest.poll_standing(context) {
                         Poll::Ready(standing) => Poll::Ready(standing),
@@ -463,7 +463,7 @@ async fn begin(
     }
 }
 
-/// The origin's answer for the one who asked.
+/// The origin's response for the requesting client.
 fn own_answer(
     query: &Query,
     answered: Answered,
@@ -480,8 +480,8 @@ fn own_answer(
     Ok(response)
 }
 
-/// Why the origin is asked at once by this client alone, about a request with this key for which nothing is kept; `None`:
-/// there is more to look at. Known are keys whose answers were not for all, and requests with credentials.
+/// Reason to forward a miss for this client alone: a key marked as uncacheable, or a request with credentials. `None`:
+/// the general path decides.
 pub(crate) fn asks_alone(
     store: &Store<Meta>,
     request: &CacheRequest<'_>,
@@ -506,7 +506,7 @@ pub(crate) fn asks_alone(
     }
 }
 
-/// Fetches for nobody else.
+/// Fetches for one client only.
 pub(crate) async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -518,12 +518,12 @@ pub(crate) async fn fetch_alone(
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
     let fetch = Fetch { query: Rc::clone(query), kept, question, interims };
-    // Asked by this very client: most such answers are for nobody else, and need no task and no fill.
+    // Requested by this client itself: most such responses are not shareable, and need no task and no fill.
     let asked = fetch.ask(worker).await;
     answer_alone(worker, fetch, asked, dooms, reason, had_kept)
 }
 
-/// What was asked for nobody else, as the answer to its client. `dooms` as they were before.
+/// Builds the response to a fetch for one client. `dooms`: number of invalidations before it.
 pub(crate) fn answer_alone(
     worker: &Rc<ProxyWorker>,
     fetch: Fetch,
@@ -562,7 +562,7 @@ pub(crate) fn answer_alone(
     }
 }
 
-/// Has a new answer fetched while the old one is served, unless somebody does so already.
+/// Revalidates in the background while the stale response is served, unless a fetch is in progress.
 fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found) {
     let Some(object) = found.object() else { return };
     let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
@@ -573,15 +573,16 @@ fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found)
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }
 
-/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated or
-/// replaced. There is no other source: what is not stored, or not for this request, belongs to another visitor.
+/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated
+/// or replaced. There is no other source of links: a response that is not stored, or not for this request, may be
+/// private.
 fn send_early_hints(query: &Query, stale: &Kept) {
     let stored = &stale.meta().stored;
-    // A response that is never served without validation is shared with nobody before the origin has validated it.
+    // A response that always requires validation is not shared before the origin has validated it.
     if !query.cache.early_hints || !(200..300).contains(&stored.status) || !stored.is_reusable() {
         return;
     }
-    // Old clients of HTTP/1.1 take a 103 for the response; browsers send requests by HTTP/2.
+    // Old HTTP/1.1 clients mistake a 103 for the response; browsers use HTTP/2.
     if query.ask.request.with(|request| request.head.version != flatout_http::framing::Version::Http2) {
         return;
     }

@@ -1,40 +1,40 @@
-//! What is kept of an answer beside its content, as the store carries it.
+//! Metadata of stored responses, as the store holds it.
 
 use flatout_cache::codec;
 use flatout_cache::stored::{Extent, Stored};
 
-/// How long what is stale is kept for validation alone, in seconds. A guess: a day, as browsers come back daily.
+/// How long a stale response is retained for validation only, in seconds. A guess: browsers return daily.
 const VALIDATION_GRACE_S: u32 = 86_400;
 
-/// Bytes of one group's tag, and tags, that a decoder takes.
+/// Maximum bytes of a group tag, and maximum number of tags, in a decoder.
 const GROUP_TAG_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of one trailer section that a decoder takes.
+/// Maximum bytes of a trailer section in a decoder.
 const TRAILER_BYTES_MAX: usize = 64 * 1024;
 
-/// In the number of group tags: a trailer section follows them.
+/// Flag in the number of group tags: a trailer section follows.
 const HAS_TRAILERS: u16 = 0x8000;
 
-/// The metadata of a kept answer.
+/// Metadata of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What the cache core knows.
+    /// Metadata of the cache core.
     pub stored: Stored,
-    /// The tags that stand for its Cache-Groups (RFC 9875), which are its origin's own.
+    /// Tags of its Cache-Groups (RFC 9875), scoped to its origin.
     pub group_tags: Box<[Box<[u8]>]>,
-    /// The trailer section that followed the whole content, each line `Name: value` and CR LF; empty: none.
+    /// Trailer section of the whole content, each line `Name: value` and CR LF; empty: none.
     pub trailers: Box<[u8]>,
 }
 
 impl Meta {
-    /// The same with what a validation has made of it: content and trailers stay (RFC 9111 §3.2).
+    /// A copy with validated metadata: content and trailers stay (RFC 9111 §3.2).
     #[must_use]
     pub fn freshened(&self, stored: Stored) -> Self {
         Self { stored, group_tags: self.group_tags.clone(), trailers: self.trailers.clone() }
     }
 }
 
-/// A kept answer.
+/// A stored response.
 pub type Kept = crate::store::Object<Meta>;
 
 impl crate::store::Meta for Meta {

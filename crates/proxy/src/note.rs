@@ -1,4 +1,4 @@
-//! What an answer says of how it came about: Age and Cache-Status.
+//! Age and Cache-Status of a response.
 
 use crate::fill::{FillHead, Use};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -6,29 +6,29 @@ use flatout_cache::status::{CacheStatus, Fwd};
 use flatout_http::lines::write_line;
 use std::rc::Rc;
 
-/// The name of this cache in Cache-Status.
+/// Name of this cache in Cache-Status.
 pub(crate) const IDENTIFIER: &str = "flatout";
 
-/// What an answer says of how it came about.
+/// Input to Age and Cache-Status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) reason: Lookup,
-    /// Why it was forwarded; `None` for a hit.
+    /// Reason for forwarding; `None` for a hit.
     pub(crate) fwd: Option<Fwd>,
     pub(crate) fwd_status: Option<u16>,
     pub(crate) stored: bool,
     pub(crate) collapsed: bool,
-    /// Why the answer is not kept, when it is not.
+    /// Reason for not storing the response, if it is not stored.
     pub(crate) why: Option<NoStore>,
 }
 
 impl Note {
-    /// A hit.
+    /// Note for a hit.
     pub(crate) const fn hit(reason: Lookup) -> Self {
         Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
     }
 
-    /// The same for what is kept and may be used for this reason.
+    /// Note for a stored response used for this reason.
     pub(crate) const fn of_use(self, how: Use) -> Self {
         let (reason, fwd_status) = match how {
             Use::Validated | Use::ValidatedOnce => (Lookup::HitValidated, Some(304)),
@@ -37,22 +37,22 @@ impl Note {
         Self { reason, fwd_status, ..self }
     }
 
-    /// The same for content that is still coming, and will be kept unless its length says otherwise.
+    /// Note for arriving content that will be stored unless its length forbids it.
     pub(crate) const fn of_fill(self, head: &FillHead) -> Self {
         Self { stored: head.unkept.is_none(), why: head.unkept, ..self }
     }
 
-    /// The reason's name: why it is not stored, if that is known, as it says more than that nothing was found.
+    /// Name of the reason: why the response is not stored, if known, since that is more specific than a miss.
     pub(crate) fn detail(&self) -> &'static str {
         self.why.map_or(self.reason.name(), NoStore::name)
     }
 
-    /// What a log says of storing a response that is being fetched.
+    /// Storage result for the log, of a response that is being fetched.
     pub(crate) fn stored_as(&self) -> &'static str {
         self.why.map_or("storing", NoStore::name)
     }
 
-    /// The lines of Age and Cache-Status for an answer that is `age_s` old.
+    /// The lines of Age and Cache-Status for a response of age `age_s`.
     pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
         let mut lines = Vec::with_capacity(96);
         self.write_lines(age_s, ttl_s, shows_status, &mut lines);

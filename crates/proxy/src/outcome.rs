@@ -1,16 +1,14 @@
-//! Why a request was, or was not, given to an origin: one table gives the name for the log and the counter, the status
-//! and the meaning.
+//! Outcomes of requests: one table defines the name in logs and counters, the status and the meaning.
 
 use flatout_cache::reason::Lookup;
 use flatout_net::origin::OriginFailure;
 use flatout_reason::join;
 
 flatout_reason::reasons! {
-    /// Why a request was, or was not, given to an origin, as far as this crate's own rules decide it. What the
-    /// cache decides and what an origin's connection met have tables of their own.
+    /// Outcome of forwarding by this crate's rules. Cache decisions and origin failures have separate tables.
     pub enum ForwardOutcome {
         name,
-        /// The status of the answer; 0: the origin's own.
+        /// Status of the response; 0: the origin's status.
         status: u16,
         text,
     }
@@ -33,8 +31,7 @@ flatout_reason::reasons! {
     EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and it may not be missing: 502.";
 }
 
-/// Why an answer of a proxy was what it was: what the cache decided, what this crate's rules did, or how an origin
-/// failed, as one table.
+/// Outcome of a proxied request: cache decisions, forwarding rules and origin failures in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome(u8);
 
@@ -43,35 +40,35 @@ const FORWARDS: usize = ForwardOutcome::NAMES.len();
 const COUNT: usize = LOOKUPS + FORWARDS + OriginFailure::NAMES.len();
 
 impl Outcome {
-    /// The names, in the order of the table.
+    /// Names, in the order of the table.
     pub const NAMES: &'static [&'static str; COUNT] =
         &join(&[Lookup::NAMES, ForwardOutcome::NAMES, OriginFailure::NAMES]);
 
-    /// What they mean, in the order of the table.
+    /// Meanings, in the order of the table.
     pub const TEXTS: &'static [&'static str; COUNT] =
         &join(&[Lookup::TEXTS, ForwardOutcome::TEXTS, OriginFailure::TEXTS]);
 
-    /// What the cache decided.
+    /// A cache decision.
     pub const fn cache(lookup: Lookup) -> Self {
         Self(lookup as u8)
     }
 
-    /// What forwarding came to.
+    /// A forwarding outcome.
     pub const fn forward(outcome: ForwardOutcome) -> Self {
         Self(LOOKUPS as u8 + outcome as u8)
     }
 
-    /// How an origin failed.
+    /// An origin failure.
     pub const fn origin(failure: OriginFailure) -> Self {
         Self((LOOKUPS + FORWARDS) as u8 + failure as u8)
     }
 
-    /// The index into [`Outcome::NAMES`].
+    /// Index into [`Outcome::NAMES`].
     pub const fn index(self) -> u8 {
         self.0
     }
 
-    /// The stable name.
+    /// Stable name.
     pub fn name(self) -> &'static str {
         Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
     }

@@ -1,5 +1,5 @@
-//! The stored parts of one representation, and responses made of them: what is stored is sent from the store, what is
-//! missing comes from an origin meanwhile and is stored as well.
+//! Stored parts of one representation, and responses from them: stored ranges come from the store, missing ones from
+//! an origin, and are stored as well.
 
 use crate::answer::segment_of;
 use crate::checked::CheckedReader;
@@ -27,21 +27,21 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-/// Parts of one representation: at least one, and at most [`PARTS_MAX`].
+/// Parts of one representation: at least one, at most [`PARTS_MAX`].
 #[derive(Debug)]
 pub(crate) struct PartSet {
     parts: Vec<Arc<Kept>>,
-    /// What each of them has.
+    /// Byte range of each part.
     ranges: Vec<Part>,
     newest: Arc<Kept>,
-    /// The metadata of the whole.
+    /// Metadata of the whole.
     whole: Stored,
     total: u64,
 }
 
 impl PartSet {
-    /// The parts among `objects` that can be combined with `newest`; `None` when that is no part that others can be
-    /// combined with.
+    /// Collects the parts among `objects` that can be combined with `newest`; `None` if `newest` is not a combinable
+    /// part.
     pub(crate) fn gather<'a>(
         store: &Store<Meta>,
         newest: &Arc<Kept>,
@@ -61,22 +61,22 @@ impl PartSet {
         Some(Self { parts, ranges, newest: Arc::clone(newest), whole, total })
     }
 
-    /// The part whose metadata counts.
+    /// The part whose metadata applies.
     pub(crate) const fn newest(&self) -> &Arc<Kept> {
         &self.newest
     }
 
-    /// The metadata of the whole.
+    /// Metadata of the whole.
     pub(crate) const fn whole(&self) -> &Stored {
         &self.whole
     }
 
-    /// Bytes of the whole.
+    /// Length of the whole in bytes.
     pub(crate) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// What is done with `request`. `expired`: a purge has made the parts stale.
+    /// Decides how to handle `request`. `expired`: a purge has made the parts stale.
     pub(crate) fn decide(&self, request: &CacheRequest<'_>, expired: bool, rules: &Rules, now_s: i64) -> Verdict {
         if expired {
             let whole = self.whole.expired(now_s);
@@ -85,25 +85,25 @@ impl PartSet {
         decide_parts(request, (&self.whole, self.total), &self.ranges, rules, now_s)
     }
 
-    /// Removes all of them: the representation is another one now, or may not be stored any more.
+    /// Removes all parts: the representation has changed, or may no longer be stored.
     pub(crate) fn remove(&self, store: &Store<Meta>) {
         for part in &self.parts {
             store.remove_object(part);
         }
     }
 
-    /// Whether a response that is coming supplies `missing` of this representation.
+    /// Returns whether an arriving response supplies `missing` of this representation.
     pub(crate) fn fits(&self, head: &FillHead, missing: Part) -> bool {
         self.supplies(&head.meta.stored, missing)
     }
 
-    /// The same of its metadata.
+    /// The same, given its metadata.
     pub(crate) fn supplies(&self, stored: &Stored, missing: Part) -> bool {
         let has = |part: Part| part.first <= missing.first && missing.last <= part.last;
         part_of(stored).is_some_and(has) && are_combinable(stored, &self.newest.meta().stored)
     }
 
-    /// The stored stretches of `wanted`, each with its part's content and the range in that; `None`: not all is stored.
+    /// The stored ranges of `wanted`, each with its part's content and the range in it; `None`: not all is stored.
     pub(crate) fn held(&self, wanted: Part) -> Option<Vec<(&StoredBody, Part)>> {
         cover(&self.ranges, wanted).into_iter().map(|stretch| self.content_of(stretch)).collect()
     }
@@ -115,7 +115,7 @@ impl PartSet {
         Some((object.body(), Part { first: part.first - range.first, last: part.last - range.first }))
     }
 
-    /// The segments of `wanted`; `None`: not all is stored, or not all may be sent without a check.
+    /// Segments of `wanted`; `None`: not all is stored and verified.
     pub(crate) fn segments(&self, wanted: Part) -> Option<Vec<Segment>> {
         let held = self.held(wanted)?;
         let ready = held.into_iter().filter(|(body, _)| body.is_verified());
@@ -124,25 +124,25 @@ impl PartSet {
     }
 }
 
-/// What supplies the missing stretches of one response.
+/// Source of the missing ranges of one response.
 pub(crate) struct Supply {
     pub(crate) worker: Rc<ProxyWorker>,
     pub(crate) query: Rc<Query>,
-    /// What the requests for later stretches carry beside their Range.
+    /// Conditions of requests for later ranges.
     pub(crate) conditions: Conditions,
-    /// The first missing stretch, which is coming already.
+    /// The first missing range, which is already arriving.
     pub(crate) first: (Part, Arc<FillHead>, Interest),
 }
 
-/// Content from the stored parts, and where they lack some, from origins.
+/// Content from stored parts and, where they have gaps, from origins.
 pub(crate) struct Stitching {
     pub(crate) set: Rc<PartSet>,
-    /// `None`: all that is wanted is stored.
+    /// `None`: all required ranges are stored.
     pub(crate) supply: Option<Supply>,
 }
 
 impl Stitching {
-    /// The content `wanted`; `None`: not all of it is to be had.
+    /// Body of the range `wanted`; `None`: part of it is unavailable.
     pub(crate) fn into_body(self, wanted: Part) -> Option<Body> {
         let Self { set, supply } = self;
         if supply.is_none() {
@@ -168,35 +168,35 @@ impl Stitching {
     }
 }
 
-/// Reads `missing` from a response that has it.
+/// Reader of `missing` from a response that contains it.
 fn reader(head: &FillHead, interest: Interest, missing: Part) -> Option<FillReader> {
     let first = missing.first.checked_sub(part_of(&head.meta.stored)?.first)?;
     Some(interest.read(first, Some(first + missing.len())))
 }
 
-/// Where the present stretch comes from.
+/// Source of the current range.
 enum Current {
     Checked(CheckedReader),
     Coming(FillReader),
-    /// It has been requested; whether by somebody else.
+    /// It has been requested; the flag: by another request.
     Requested(Part, Interest, bool),
 }
 
-/// One stretch after the other.
+/// Consecutive ranges.
 struct Stitched {
     set: Rc<PartSet>,
     stretches: VecDeque<Stretch>,
     supply: Option<(Rc<ProxyWorker>, Rc<Query>, Conditions)>,
-    /// The first missing stretch.
+    /// The first missing range.
     awaited: Option<(Part, FillReader)>,
     current: Option<Current>,
 }
 
-/// Content that was promised does not come: the version has changed, or the origin has failed.
+/// Promised content is unavailable: the representation has changed, or the origin failed.
 const BROKEN: Piece = Piece::Failed(CloseReason::OriginCut);
 
 impl Stitched {
-    /// Requests a missing stretch, or joins who has done so.
+    /// Requests a missing range, or joins a fetch of it.
     fn request(&mut self, missing: Part) -> Option<Current> {
         if let Some((_, reader)) = self.awaited.take_if(|(awaited, _)| *awaited == missing) {
             return Some(Current::Coming(reader));
@@ -210,7 +210,7 @@ impl Stitched {
                 let question = Question::stretch(&self.set, missing, conditions.clone());
                 let kept = Some(Arc::clone(self.set.newest()));
                 let fetch = Fetch { query: Rc::clone(query), kept, question, interims: None };
-                // Told by the fill alone.
+                // Only the fill reports the result.
                 let (direct, _) = oneshot::channel();
                 spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
                 Current::Requested(missing, interest, false)
@@ -218,7 +218,7 @@ impl Stitched {
         })
     }
 
-    /// What comes after the stretches so far.
+    /// Returns the next range or segment.
     fn next(&mut self) -> Option<Result<Current, Segment>> {
         match self.stretches.pop_front()? {
             Stretch::Missing(missing) => self.request(missing).map(Ok),
@@ -235,7 +235,7 @@ impl Stitched {
         }
     }
 
-    /// Whether the stretch that has been requested may be sent to this client.
+    /// Returns whether the requested range may be sent to this client.
     fn may_send(&self, head: &FillHead, missing: Part, is_theirs: bool) -> bool {
         let Some((worker, query, _)) = &self.supply else { return false };
         let is_purged = || {

@@ -1,4 +1,4 @@
-//! Passing a request on to an origin and its answer back, with nothing kept in between.
+//! Forwarding a request and its response without the cache.
 
 use crate::answer::{Content, whole_answer};
 use crate::exchange::{Answered, Ask, Hold, Manner, Through, ask_origin};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Passes on a request that the cache leaves alone, or that goes by a proxy without cache.
+/// Forwards a request that bypasses the cache, or whose route has none.
 pub(crate) async fn plain(
     worker: Rc<ProxyWorker>,
     step: Arc<ProxyStep>,
@@ -47,7 +47,7 @@ pub(crate) async fn plain(
     respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome)).map(|(response, _)| response)
 }
 
-/// Passes on a request that was looked at and is not for the cache; what its answer changes of what is kept is done.
+/// Forwards a request that the cache classified as uncacheable; applies invalidations by its response.
 pub(crate) async fn forward(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -55,7 +55,7 @@ pub(crate) async fn forward(
     kept: Option<Arc<Kept>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
-    // As for what is fetched: an origin must not see two kinds of requests.
+    // The same as for fetches: an origin must not see two kinds of requests.
     let mut capability = Vec::new();
     query.cache.write_capability(&mut capability);
     let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
@@ -67,7 +67,7 @@ pub(crate) async fn forward(
     if reason == Lookup::UnsafeMethod {
         let generation = worker.store().map_or(0, |store| store.generation());
         invalidate(worker, query, &answered.incoming, times).await;
-        // RFC 9110 §9.3.3: an answer to POST may say that it is what GET would get.
+        // RFC 9110 §9.3.3: a response to POST may state that it equals a response to GET.
         let storing = with_response(&answered.incoming, times, |response| {
             query.with(|request| decide_response(request, response, &query.cache.rules))
         });
@@ -79,7 +79,7 @@ pub(crate) async fn forward(
         update_by_head(worker, query, &kept, &answered.incoming, times);
     }
     worker.note_not_kept(query, why, answered.incoming.status);
-    // Where the request alone is the reason, its own name says more.
+    // If the request alone is the reason, its name is more specific.
     let told = (reason == Lookup::UnsafeMethod || why == NoStore::HeadOnly).then_some(why);
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: told };
     let mut response = answer(query, answered, &note)?;
@@ -87,7 +87,7 @@ pub(crate) async fn forward(
     Ok(response)
 }
 
-/// Why the response is not stored to a request that is forwarded for `reason`.
+/// Reason for not storing the response to a request forwarded for `reason`.
 fn reason_of(reason: Lookup, method: &str) -> NoStore {
     match reason {
         Lookup::BypassOff => NoStore::Off,
@@ -102,7 +102,7 @@ fn reason_of(reason: Lookup, method: &str) -> NoStore {
     }
 }
 
-/// Keeps an answer while it is passed on.
+/// Stores a response while it is forwarded.
 fn keep_beside(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
@@ -125,12 +125,12 @@ fn keep_beside(
     Ok(response)
 }
 
-/// The answer to `query` as the origin gave it.
+/// Builds the response to `query` from the origin's.
 pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
     let is_template = query.is_template_here(&answered.incoming);
-    // A template's fields are changed once it is put together.
+    // The fields of a template are modified after composition.
     let changes = if is_template { &[][..] } else { &query.changes };
     let outcome = Outcome::cache(note.reason);
     let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
@@ -140,7 +140,7 @@ pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<R
     Ok(response)
 }
 
-/// Asks with the client's content, as the client asked.
+/// Sends the client's request with its content.
 async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
@@ -150,7 +150,7 @@ async fn ask_as_is(
     let offers = ask.request.offers();
     let content = match offers.take_content() {
         Some(content) => OutgoingContent::Content(content),
-        // RFC 9110 §8.6: a method that means something by its content says that there is none.
+        // RFC 9110 §8.6: a method that defines a meaning for content sends Content-Length: 0.
         None if matches!(ask.request.method(), "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
         None => OutgoingContent::None,
     };
@@ -158,7 +158,7 @@ async fn ask_as_is(
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
-/// An origin's answer on its way to one client, and its field lines.
+/// Builds a client's response, with its field lines, from the origin's.
 pub(crate) fn respond(
     step: &Arc<ProxyStep>,
     ask: &Ask,
@@ -211,7 +211,7 @@ pub(crate) fn respond(
     Ok((response, lines))
 }
 
-/// Appends the field lines that the client gets.
+/// Appends the field lines for the client.
 pub(crate) fn write_lines(
     step: &ProxyStep,
     changes: &[FieldOp],
@@ -219,7 +219,7 @@ pub(crate) fn write_lines(
     back: &Return<'_>,
     lines: &mut Vec<u8>,
 ) {
-    // RFC 9110 §6.6.1: who passes an answer on that has no Date says when it came.
+    // RFC 9110 §6.6.1: a recipient adds Date if it is missing.
     let date = fields.first("date").is_none().then(|| flatout_http::date::format_date(Now::read().unix_s));
     let back = Return { date: date.as_ref(), ..*back };
     if changes.is_empty() {
@@ -231,13 +231,13 @@ pub(crate) fn write_lines(
     }
 }
 
-/// Whether a 101 is the upgrade that was asked for.
+/// Returns whether a 101 accepts the requested upgrade.
 fn agrees(ask: &Ask, fields: &Fields<'_>) -> bool {
     let Some(asked) = &ask.upgrade else { return false };
     upgrade::agrees(asked, *fields)
 }
 
-/// Carries bytes both ways until either side has no more, or neither has sent anything for `idle_ms`.
+/// Relays bytes in both directions until either side closes, or both are idle for `idle_ms`.
 async fn tunnel(mut client: Box<dyn Duplex>, origin: Box<dyn Duplex>, mut hold: Hold, idle_ms: u64) -> CloseReason {
     /// Idle checks per timeout.
     const LOOKS: u32 = 8;
@@ -264,7 +264,7 @@ async fn tunnel(mut client: Box<dyn Duplex>, origin: Box<dyn Duplex>, mut hold: 
     }
 }
 
-/// An origin's side of a tunnel, which counts what passes.
+/// The origin's side of a tunnel, which counts bytes.
 struct Counted {
     inner: Box<dyn Duplex>,
     passed: Rc<Cell<u64>>,
@@ -307,7 +307,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// What the answer to a HEAD tells of what is kept for GET (RFC 9111 §4.3.5).
+/// Applies the response to a HEAD to the stored response to GET (RFC 9111 §4.3.5).
 fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incoming: &Incoming, times: (i64, i64)) {
     let Some(store) = worker.store() else { return };
     let effect = with_response(incoming, times, |response| {
@@ -328,7 +328,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
     }
 }
 
-/// What the answer to an unsafe method makes invalid (RFC 9111 §4.4).
+/// Applies invalidations by the response to an unsafe method (RFC 9111 §4.4).
 async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Incoming, times: (i64, i64)) {
     let Some(store) = worker.store() else { return };
     let invalidation = with_response(incoming, times, |response| {
@@ -358,24 +358,24 @@ async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Inco
     }
     if !purges.is_empty() {
         let store = Arc::clone(store);
-        // It looks through an index, which is not for the event loop. The answer waits: whoever has it is never given
-        // what it made invalid.
+        // It searches an index, which must not block the event loop. The response waits, so that its recipient never
+        // receives an invalidated response.
         let purging = tokio::task::spawn_blocking(move || {
             for purge in &purges {
                 let _ = store.purge(purge, false, false);
             }
         });
-        // It fails only when the runtime ends.
+        // It fails only at the end of the runtime.
         let _ = purging.await;
     }
 }
 
-/// Answers PURGE: of a URL, or of tags where the request names some.
+/// Handles PURGE of a URL, or of tags if the request has any.
 pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
     let Some(store) = worker.store().cloned() else { return Err(Refused::only_if_cached(Lookup::BypassOff)) };
     let soft =
         query.with(|request| request.field("flatout-purge").is_some_and(|value| value.eq_ignore_ascii_case(b"soft")));
-    // As responses name their tags; more than one response may have are no tags.
+    // Tags are named as in responses; more than a response may have count as none.
     let tags = query.with(|request| parse_tags(&request.fields, &query.cache.rules.tag_fields));
     let Some(tags) = tags else { return Err(Refused::forward(ForwardOutcome::PurgeDenied)) };
     let mut purges: Vec<Purge> = tags.iter().map(|tag| Purge::Tag(tag.to_vec())).collect();

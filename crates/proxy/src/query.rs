@@ -1,4 +1,4 @@
-//! A request that is looked up: its key, and all that its answer will need.
+//! A cacheable request: its key, and the input to its response.
 
 use crate::esi::is_asked_for;
 use crate::exchange::Ask;
@@ -17,15 +17,15 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What stands between a realm and the rest of a key: no host name has it.
+/// Separator of the realm and the rest of a key: no host name contains it.
 const REALM_END: u8 = b'\n';
 
-/// What stands behind the key in the key of a fetch.
+/// Separator after the cache key in the key of a fetch.
 pub(crate) const FETCH_KEY_END: u8 = 0;
 
 const ENCODING: &[u8] = b"content-encoding";
 
-/// A request that is looked up.
+/// A cacheable request.
 pub(crate) struct Query {
     pub(crate) ask: Ask,
     pub(crate) step: Arc<ProxyStep>,
@@ -34,26 +34,26 @@ pub(crate) struct Query {
     pub(crate) changes: Rc<[FieldOp]>,
     pub(crate) changes_id: u32,
     pub(crate) shows_status: bool,
-    /// Whether a cookie of the request may tell its visitor from others.
+    /// Whether a cookie of the request may identify its visitor.
     pub(crate) names_visitor: bool,
-    /// What the last answer met said in Vary, when none is stored yet.
+    /// Vary names of the last response found, if none is stored yet.
     pub(crate) vary: RefCell<Option<Box<str>>>,
-    /// What was answered with, when that asks for ESI and ESI is done.
+    /// The template, if the response requests ESI and ESI is enabled.
     pub(crate) template: RefCell<Option<Template>>,
-    /// Held while the whole response is fetched although a range is requested.
+    /// Held while the whole response is fetched for a range request.
     pub(crate) range_fetch: RefCell<Option<RangeFetch>>,
 }
 
-/// An answer that asks for ESI.
+/// A response that requests ESI.
 pub(crate) enum Template {
-    /// These are its field lines; its whole content is the answer's, and no condition or range was looked at.
+    /// Its field lines. The response has its whole content, without evaluation of conditions and ranges.
     Page(Vec<u8>),
-    /// It is compressed, and so cannot be looked through.
+    /// It is compressed, so it cannot be parsed.
     Encoded,
 }
 
 impl Query {
-    /// Whether the answer `stored` is a page that has to be put together.
+    /// Returns whether the response `stored` is a template to compose.
     pub(crate) fn is_template(&self, stored: &Stored) -> bool {
         self.template.replace(None);
         let asks = self.cache.esi && stored.flags.any(Flags::ESI) && stored.extent == Extent::Whole;
@@ -68,7 +68,7 @@ impl Query {
         !is_encoded
     }
 
-    /// The same of an answer that is not kept.
+    /// The same for a response that is not stored.
     pub(crate) fn is_template_here(&self, incoming: &Incoming) -> bool {
         self.template.replace(None);
         let mut storage = FieldStorage::new();
@@ -83,7 +83,7 @@ impl Query {
         !is_encoded
     }
 
-    /// Shows the request to `look`, as the cache core wants it.
+    /// Calls `look` with the request as the cache core represents it.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
         let (path, query) = self.ask.path_and_query();
         self.ask.request.with(|request| {
@@ -102,24 +102,24 @@ impl Query {
         })
     }
 
-    /// The hash under which it is remembered that requests like this one do not wait for one another.
+    /// Hash for the marker that requests like this do not wait for one another.
     pub(crate) fn marker_hash(&self) -> u64 {
         audience_hash(self.key.hash(), self.names_visitor)
     }
 
-    /// Whether the origin is asked for the whole although a range is requested.
+    /// Returns whether to fetch the whole response for a range request.
     pub(crate) fn fetches_whole(&self) -> bool {
         self.range_fetch.borrow().is_some()
     }
 
-    /// What the keys of its fetches begin with.
+    /// Prefix of the keys of its fetches.
     pub(crate) fn fetch_prefix(&self) -> Vec<u8> {
         let mut key = self.key.as_bytes().to_vec();
         key.push(FETCH_KEY_END);
         key
     }
 
-    /// The key of another resource of the same realm.
+    /// Key of another resource in the same realm.
     pub(crate) fn in_realm(&self, key: &[u8]) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.step.realm.len() + 1 + key.len());
         begin_key(&self.step.realm, &mut whole);
@@ -128,25 +128,25 @@ impl Query {
     }
 }
 
-/// What is remembered of a key for requests that name their visitor is not remembered for all others: a page that is
-/// private for those who have logged in may be one page for everybody else.
+/// Separates markers of requests that identify their visitor from those of all others: a page that is private for
+/// logged-in visitors may be shared among all others.
 pub(crate) const fn audience_hash(hash: u64, names_visitor: bool) -> u64 {
-    // Any constant with bits of either kind in all bytes would do: this is 2^64 divided by the golden ratio.
+    // Any constant with mixed bits in all bytes works: this is 2^64 divided by the golden ratio.
     if names_visitor { hash ^ 0x9e37_79b9_7f4a_7c15 } else { hash }
 }
 
-/// Begins a key of `realm`.
+/// Starts a key in `realm`.
 pub(crate) fn begin_key(realm: &str, output: &mut Vec<u8>) {
     output.extend_from_slice(realm.as_bytes());
     output.push(REALM_END);
 }
 
-/// The realm of a key.
+/// Realm of a key.
 pub(crate) fn realm_of(key: &[u8]) -> &[u8] {
     &key[..key.iter().position(|&byte| byte == REALM_END).unwrap_or(0)]
 }
 
-/// Where the host, path and query stand in a key.
+/// Range of host, path and query in a key.
 pub(crate) fn locator(key: &[u8]) -> Range<usize> {
     let realm_end = key.iter().position(|&byte| byte == REALM_END).map_or(0, |end| end + 1);
     let scheme_end = key[realm_end..].windows(3).position(|window| window == b"://").map_or(0, |at| at + 3);

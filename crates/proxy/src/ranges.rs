@@ -1,5 +1,5 @@
-//! When a request for a range has the whole response fetched, so that it can be stored: bounded for each client and in
-//! all, as a request for one byte could otherwise make an origin send megabytes.
+//! Fetches of whole responses for range requests, for storage: bounded per client and in total, as a request for one
+//! byte could otherwise make an origin send megabytes.
 //!
 //! Absent by design: sockets, the clock.
 
@@ -10,38 +10,38 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Such fetches at once, in all.
+/// Maximum concurrent fetches in total.
 const UNDER_WAY_MAX: u32 = 64;
 
-/// Such fetches at once, on behalf of one client.
+/// Maximum concurrent fetches per client.
 const OF_CLIENT_MAX: u32 = 4;
 
-/// Bytes fetched on behalf of one client in one period.
+/// Maximum bytes fetched per client and period.
 const PERIOD_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Bytes that a fetch counts which is given up once its head is here: about what the origin has sent by then. A guess, the
-/// receive buffer that Linux begins with.
+/// Bytes charged for a fetch abandoned after its head: approximately what the origin has sent by then. A guess: the
+/// initial receive buffer of Linux.
 pub(crate) const GIVEN_UP_BYTES: u64 = 128 * 1024;
 
-/// A period, in milliseconds.
+/// Length of a period, in milliseconds.
 const PERIOD_MS: u64 = 60_000;
 
-/// Places for clients. Two who share one share its bounds.
+/// Number of client entries. Clients that share an entry share its bounds.
 const CLIENTS: usize = 1024;
 
-/// How long a key is remembered whose whole response may not be fetched, in milliseconds.
+/// How long a key stays marked if its whole response may not be fetched, in milliseconds.
 const REMEMBERED_MS: u64 = 600_000;
 
-/// The marker for such a key.
+/// Marker for such a key.
 pub(crate) const fn marker(now_ms: u64) -> Marker {
     Marker { reason: 0, until_ms: now_ms.saturating_add(REMEMBERED_MS) }
 }
 
-/// What is counted for a client.
+/// Counters of a client.
 #[derive(Debug, Default)]
 struct Client {
     under_way: AtomicU32,
-    /// The period, and the bytes fetched in it.
+    /// Current period, and the bytes fetched in it.
     period: AtomicU64,
     bytes: AtomicU64,
 }
@@ -62,9 +62,9 @@ impl Default for RangeFetches {
 }
 
 impl RangeFetches {
-    /// Begins one on behalf of `client`; `None` when there are too many, or it has had its bytes of this period.
+    /// Starts a fetch on behalf of `client`; `None` if there are too many, or the client has used up its bytes.
     pub(crate) fn begin(self: &Arc<Self>, client: Option<IpAddr>, now_ms: u64) -> Option<RangeFetch> {
-        // Who has an address of IPv6 has the whole network.
+        // An IPv6 client controls a whole network.
         let network = match client {
             Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() >> 64 << 64).into())),
             client => client,
@@ -73,12 +73,12 @@ impl RangeFetches {
         let fetch = RangeFetch { all: Arc::clone(self), index };
         let in_all = self.under_way.fetch_add(1, Ordering::Relaxed);
         let of_client = self.clients[index].under_way.fetch_add(1, Ordering::Relaxed);
-        // Dropped, it gives both back.
+        // Dropping it releases both counts.
         (in_all < UNDER_WAY_MAX && of_client < OF_CLIENT_MAX && fetch.charge(0, now_ms)).then_some(fetch)
     }
 }
 
-/// One such fetch.
+/// A fetch of a whole response.
 #[derive(Debug)]
 pub(crate) struct RangeFetch {
     all: Arc<RangeFetches>,
@@ -86,7 +86,7 @@ pub(crate) struct RangeFetch {
 }
 
 impl RangeFetch {
-    /// Counts `bytes` for its client, unless those are more than one client has in a period. Returns whether it did.
+    /// Charges `bytes` to its client and returns true, unless that exceeds the bound.
     pub(crate) fn charge(&self, bytes: u64, now_ms: u64) -> bool {
         let client = &self.all.clients[self.index];
         let before = self.count(bytes, now_ms);
@@ -97,7 +97,7 @@ impl RangeFetch {
         fits
     }
 
-    /// Counts `bytes` in any case. Returns how many there were.
+    /// Charges `bytes` regardless of the bound. Returns the total.
     pub(crate) fn count(&self, bytes: u64, now_ms: u64) -> u64 {
         let client = &self.all.clients[self.index];
         let period = now_ms / PERIOD_MS;

@@ -1,4 +1,4 @@
-//! One `cache` step of the configuration, put to use for all workers.
+//! A `cache` step, shared by all workers.
 
 use flatout_cache::cookie::CookieRules;
 use flatout_cache::key::write_query;
@@ -9,20 +9,20 @@ use std::net::IpAddr;
 /// One `cache` step.
 #[derive(Debug)]
 pub struct CacheStep {
-    /// As the cache core wants them.
+    /// Rules in the form of the cache core.
     pub(crate) rules: Rules,
     status_field: StatusField,
     purge: Vec<Cidr>,
     pub(crate) esi: bool,
     pub(crate) early_hints: bool,
-    /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
+    /// Maximum bytes of a response fetched whole for a range request; 0: none.
     pub(crate) range_fetch_bytes_max: u64,
-    /// The line by which an origin learns what may be said to this cache alone.
+    /// Field line that announces this cache's Surrogate-Control support to origins.
     capability: Box<[u8]>,
 }
 
 impl CacheStep {
-    /// The step for `settings`.
+    /// Creates the step from `settings`.
     pub fn new(settings: &CacheRules) -> Self {
         let rules = Rules {
             enabled: settings.enabled,
@@ -71,13 +71,12 @@ impl CacheStep {
         }
     }
 
-    /// Whether anything is kept.
+    /// Returns whether responses are stored.
     pub const fn is_enabled(&self) -> bool {
         self.rules.enabled
     }
 
-    /// Appends the line by which an origin learns what may be said to this cache alone (Edge Architecture
-    /// Specification).
+    /// Appends the field line that announces this cache's capabilities (Edge Architecture Specification).
     pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(self.capability());
     }
@@ -87,7 +86,7 @@ impl CacheStep {
         &self.capability
     }
 
-    /// `target`, a path with perhaps a query, with the part of the query that is in the key.
+    /// `target`, a path with an optional query, reduced to the part of the query that is in the key.
     pub fn key_target(&self, target: &str) -> String {
         let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
         let mut kept = format!("{path}?").into_bytes();
@@ -97,7 +96,7 @@ impl CacheStep {
         String::from_utf8_lossy(&kept).into_owned()
     }
 
-    /// Whether `client` sees Cache-Status.
+    /// Returns whether `client` receives Cache-Status.
     pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
         match &self.status_field {
             StatusField::Everybody => true,
@@ -106,7 +105,7 @@ impl CacheStep {
         }
     }
 
-    /// Whether `client` may use the method PURGE. It never reaches an origin, which might obey a stranger.
+    /// Returns whether `client` may use PURGE. PURGE never reaches an origin, which might obey unauthorized clients.
     pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> bool {
         is_trusted(&self.purge, client)
     }

@@ -1,4 +1,4 @@
-//! One `proxy` step of the configuration, put to use for all workers.
+//! A `proxy` step, shared by all workers.
 
 use crate::forward::{SentFields, unkeyed_fields};
 use crate::group::{Group, Standing};
@@ -10,43 +10,43 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of a realm at the most: a host name and a number fit.
+/// Maximum bytes of a realm: enough for a host name and a number.
 const REALM_BYTES_MAX: usize = 512;
 
 /// One `proxy` step.
 pub struct ProxyStep {
-    /// Unique within the process.
+    /// Unique ID within the process.
     pub(crate) id: u64,
     pub(crate) realm: Box<str>,
     pub(crate) settings: Proxy,
-    /// Fields that Vary may not name in a response for all.
+    /// Fields that Vary must not name in a shared response.
     unkeyed: Box<[Box<str>]>,
     pub(crate) group: Arc<Group>,
-    /// How much each origin gets at once, by its index.
+    /// Concurrency limiter of each origin, by index.
     pub(crate) gates: Vec<Arc<Gate>>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
-    /// Whether some worker looks after the origins' health.
+    /// Whether a worker performs the health checks.
     pub(crate) is_watched: AtomicBool,
 }
 
-/// What is known of an origin.
+/// State of an origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginStanding {
     /// Its URL.
     pub address: String,
-    /// Whether it gets requests.
+    /// Whether it receives requests.
     pub is_available: bool,
-    /// Its health and its load, for people.
+    /// Health and load as text.
     pub text: String,
 }
 
 impl ProxyStep {
-    /// The step for `settings`. `realm` tells what is kept for it from what is kept for others; it stays the same over
+    /// Creates the step from `settings`. `realm` separates its stored responses from others; it stays the same across
     /// reloads and restarts.
     ///
     /// # Errors
-    /// With what is wrong, and what to do.
+    /// Returns the problem and its remedy.
     pub fn new(realm: &str, settings: &Proxy) -> Result<Self, (String, String)> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         if settings.origins.is_empty() {
@@ -72,7 +72,7 @@ impl ProxyStep {
         })
     }
 
-    /// Whether the step is one for `settings` in this realm.
+    /// Returns whether the step has these `settings` in this realm.
     pub fn is(&self, realm: &str, settings: &Proxy) -> bool {
         *self.realm == *realm && self.settings == *settings
     }
@@ -82,23 +82,23 @@ impl ProxyStep {
         SentFields::new(&self.unkeyed, &self.settings.trusted, client)
     }
 
-    /// The realm that what is kept for this step belongs to.
+    /// Realm of its stored responses.
     pub fn realm(&self) -> &str {
         &self.realm
     }
 
-    /// Whether some origin has a name, which must be looked up.
+    /// Returns whether an origin has a host name, which requires DNS.
     pub fn asks_by_name(&self) -> bool {
         self.addresses.iter().any(|address| address.ip().is_none())
     }
 
-    /// The origins, for people.
+    /// The origins as text.
     pub fn describe(&self) -> String {
         let origins: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         origins.join(", ")
     }
 
-    /// How the next origin is chosen, for people; `None`: there is but one.
+    /// The balancing policy as text; `None`: there is only one origin.
     pub fn describe_balance(&self) -> Option<String> {
         if self.settings.origins.len() < 2 {
             return None;
@@ -118,7 +118,7 @@ impl ProxyStep {
         })
     }
 
-    /// What is known of each origin.
+    /// State of each origin.
     pub fn standings(&self) -> Vec<OriginStanding> {
         let now_ms = flatout_net::clock::Now::read().monotonic_ms;
         let describe = |(index, address): (usize, &OriginAddress)| {
@@ -149,7 +149,7 @@ impl ProxyStep {
         self.addresses.iter().enumerate().map(describe).collect()
     }
 
-    /// What connections to the origins are made with.
+    /// Settings for connections to the origins.
     pub(crate) fn client_settings(&self) -> OriginSettings {
         let timeouts = &self.settings.timeouts;
         OriginSettings {

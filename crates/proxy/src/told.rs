@@ -1,4 +1,4 @@
-//! What happened that operators want to know: answers that were not kept, and origins that are left out or back.
+//! Events for operators: responses that were not stored, and changes in origin availability.
 
 use crate::group::Change;
 use crate::store::hold;
@@ -8,23 +8,23 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Parts that are locked by themselves.
+/// Separately locked shards.
 const SHARDS: usize = 16;
 
-/// Keys that a part remembers at the most; beyond, it begins anew.
+/// Maximum keys per shard; at the limit it is cleared.
 const KEYS_MAX: usize = 256;
 
-/// The last answer for a key that was not kept.
+/// The last response for a key that was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) reason: NoStore,
-    /// The answer's status.
+    /// Status of the response.
     pub(crate) status: u16,
-    /// When that was, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub(crate) unix_s: i64,
 }
 
-/// Why the last answers were not kept, by the hash of their keys. At most 4,096 of them.
+/// Reasons for the latest responses not stored, by hash of the key. At most 4,096.
 #[derive(Debug, Default)]
 pub(crate) struct NotKept {
     shards: [Mutex<HashMap<u64, Last, RandomState>>; SHARDS],
@@ -35,7 +35,7 @@ impl NotKept {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// Remembers why an answer was not kept.
+    /// Records the reason for not storing a response.
     pub(crate) fn note(&self, hash: u64, last: Last) {
         let mut shard = hold(self.shard(hash));
         if shard.len() >= KEYS_MAX && !shard.contains_key(&hash) {
@@ -44,13 +44,13 @@ impl NotKept {
         shard.insert(hash, last);
     }
 
-    /// The last answer that was not kept.
+    /// The last response for the key that was not stored.
     pub(crate) fn find(&self, hash: u64) -> Option<Last> {
         hold(self.shard(hash)).get(&hash).copied()
     }
 }
 
-/// Answers that one worker has not kept, by reason. Only that worker writes it.
+/// Number of responses that one worker did not store, by reason. Only that worker writes it.
 #[derive(Debug)]
 pub struct NotKeptCounts([AtomicU64; NoStore::ALL.len()]);
 
@@ -61,20 +61,20 @@ impl Default for NotKeptCounts {
 }
 
 impl NotKeptCounts {
-    /// One more.
+    /// Increments a count.
     pub(crate) fn add(&self, reason: NoStore) {
         // There is one writer.
         let count = &self.0[reason as usize];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// Number so far.
     pub fn get(&self, reason: NoStore) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }
 }
 
-/// Is told of an origin, as it is shown, and of what has changed.
+/// Callback for a change of an origin, given its displayed address.
 pub type OnChange = Box<dyn Fn(&str, Change) + Send + Sync>;
 
 #[cfg(test)]

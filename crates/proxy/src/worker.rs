@@ -1,4 +1,4 @@
-//! What one worker answers with.
+//! Entry points for one worker's requests.
 
 use crate::accelerator::Accelerator;
 use crate::compose;
@@ -39,12 +39,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Changes of the answer's fields that header steps make.
+/// Header operations on the response.
 #[derive(Clone, Copy, Debug)]
 pub struct Changes<'a> {
-    /// Their number, unique among combinations of steps on this worker.
+    /// Number, unique among combinations of header steps on this worker.
     pub id: u32,
-    /// The changes, in the order to make them.
+    /// The operations in order.
     pub fields: &'a Rc<[FieldOp]>,
 }
 
@@ -53,61 +53,61 @@ pub struct Changes<'a> {
 pub struct Asking<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// Its path as it is after rewriting, encoded.
+    /// Its encoded path after rewriting.
     pub path: &'a [u8],
     /// Its query after rewriting.
     pub query: Option<&'a [u8]>,
-    /// What header steps change of the answer.
+    /// Header operations on the response.
     pub changes: Changes<'a>,
-    /// Now.
+    /// The current time.
     pub now: Now,
 }
 
-/// Why there is no answer, for whoever makes error pages.
+/// A refusal, from which an error page is built.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// The status.
     pub status: u16,
     /// One sentence for the visitor.
     pub text: &'static str,
-    /// Fields for the page.
+    /// Fields of the error page.
     pub fields: Vec<(&'static str, String)>,
     /// The reason.
     pub outcome: Outcome,
 }
 
-/// An answer that is being made.
+/// Future of a response.
 pub type Making = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
 
-/// What became of a request.
+/// Result of handling a request.
 pub enum Handled {
-    /// The answer.
+    /// A response.
     Reply(Response),
-    /// The answer, later.
+    /// A response that requires waiting.
     Later(Making),
-    /// None.
+    /// A refusal.
     Refused(Refused),
 }
 
-/// One worker's part of the accelerator.
+/// Per-worker part of the accelerator.
 pub struct ProxyWorker {
     accelerator: Arc<Accelerator>,
-    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    /// Offset of this crate's outcomes in the handler's table.
     base: u8,
     front: RefCell<Front>,
     clients: RefCell<Vec<(u64, OriginClient)>>,
     counts: Arc<OriginCounts>,
     not_kept: Arc<NotKeptCounts>,
-    /// The key of the request at hand.
+    /// Buffer for the key of the current request.
     key: RefCell<Vec<u8>>,
-    /// Room for the field lines of the request at hand.
+    /// Buffer for the field lines of the current request.
     lines: RefCell<Vec<u8>>,
-    /// Room for an answer, free again as soon as nobody else holds it.
+    /// Buffer for a response, reusable once no other reference exists.
     room: RefCell<Rc<Vec<u8>>>,
 }
 
 impl ProxyWorker {
-    /// A worker's part of `accelerator`. `base` is added to the outcomes of its answers.
+    /// Creates a worker's part of `accelerator`. `base` is added to the outcomes of its responses.
     pub fn new(accelerator: &Arc<Accelerator>, base: u8) -> Rc<Self> {
         Rc::new(Self {
             accelerator: Arc::clone(accelerator),
@@ -122,25 +122,25 @@ impl ProxyWorker {
         })
     }
 
-    /// What all workers share.
+    /// The state shared by all workers.
     pub(crate) fn accelerator(&self) -> &Accelerator {
         &self.accelerator
     }
 
-    /// The same, for what outlives a request.
+    /// The same, for tasks that outlive a request.
     pub(crate) fn shared(&self) -> Arc<Accelerator> {
         Arc::clone(&self.accelerator)
     }
 
-    /// The store, when there is one.
+    /// The store, if there is one.
     pub(crate) fn store(&self) -> Option<&Arc<Store<Meta>>> {
         self.accelerator.store()
     }
 
-    /// An answer to `query` was not kept.
+    /// Records that a response to `query` was not stored.
     pub(crate) fn note_not_kept(&self, query: &Query, reason: NoStore, status: u16) {
         self.not_kept.add(reason);
-        // What is said of another method is not said of the key.
+        // Results of other methods do not apply to the key.
         if query.ask.request.method() == "GET" {
             let last = Last { reason, status, unix_s: Now::read().unix_s };
             self.accelerator.not_kept.note(query.key.hash(), last);
@@ -160,7 +160,7 @@ impl ProxyWorker {
         client
     }
 
-    /// Memory is short: lets go of all that the store has let go of, and has the store make room.
+    /// Releases memory: drops prebuilt responses that the store no longer holds, and lets the store evict.
     pub(crate) fn make_room(&self) {
         if let Ok(mut front) = self.front.try_borrow_mut() {
             front.sweep_many();
@@ -170,8 +170,8 @@ impl ProxyWorker {
         }
     }
 
-    /// These proxies are in force from now on: has their origins looked after, and forgets the others' connections. To
-    /// be called within the runtime.
+    /// Sets the proxies in force: starts their health checks and drops connections of others. Call it within the
+    /// runtime.
     pub fn watch(self: &Rc<Self>, steps: &[Arc<ProxyStep>]) {
         self.clients.borrow_mut().retain(|(id, _)| steps.iter().any(|step| step.id == *id));
         self.front.borrow_mut().clear();
@@ -181,14 +181,14 @@ impl ProxyWorker {
         }
     }
 
-    /// Makes heads of `object` for whoever asks next.
+    /// Prebuilds heads of `object` for later requests.
     pub(crate) fn make_ready(&self, query: &Query, object: &Arc<Kept>) {
         if let Some(ready) = lookup::ready_of(query, object) {
             self.front.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), Rc::new(ready));
         }
     }
 
-    /// The key of `query` under which answers with `search` are kept.
+    /// Key of `query` for stored responses with `search`.
     pub(crate) fn search_key(&self, query: &Query, search: &Search) -> Key {
         let mut key = Vec::new();
         begin_key(&query.step.realm, &mut key);
@@ -197,7 +197,7 @@ impl ProxyWorker {
         Key::new(&key, locator(&key), hash)
     }
 
-    /// Appends the key under which an answer to `request` is looked up.
+    /// Appends the key to look up for `request`.
     pub(crate) fn write_lookup_key(
         &self,
         step: &ProxyStep,
@@ -218,7 +218,7 @@ impl ProxyWorker {
         }
     }
 
-    /// Answers `asking`.
+    /// Handles `asking`.
     pub fn handle(
         self: &Rc<Self>,
         step: &Arc<ProxyStep>,
@@ -231,14 +231,14 @@ impl ProxyWorker {
         }
     }
 
-    /// Shows room for field lines, empty, to `write`.
+    /// Calls `write` with an empty buffer for field lines.
     pub(crate) fn with_lines<T>(&self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut lines = self.lines.borrow_mut();
         lines.clear();
         write(&mut lines)
     }
 
-    /// What `write` appends to an empty buffer, which serves for another answer once this one is dropped.
+    /// Output of `write` in a buffer that is reused once this is dropped.
     pub(crate) fn write_answer(&self, write: impl FnOnce(&mut Vec<u8>)) -> SharedBytes {
         let mut room = self.room.borrow_mut();
         if Rc::get_mut(&mut room).is_none() {
@@ -251,7 +251,7 @@ impl ProxyWorker {
         SharedBytes::from_shared(Rc::clone(&room))
     }
 
-    /// The outcomes of this worker's answers begin here in the handler's table.
+    /// Offset of this worker's outcomes in the handler's table.
     pub(crate) const fn base(&self) -> u8 {
         self.base
     }
@@ -267,7 +267,7 @@ impl ProxyWorker {
         self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
-    /// `make` is called where its future stays, so that it is not moved.
+    /// Calls `make` in place, so that its future is not moved.
     fn later<F: Future<Output = Result<Response, Refused>>>(
         self: &Rc<Self>,
         make: impl FnOnce(Rc<Self>) -> F + 'static,
@@ -362,7 +362,7 @@ impl ProxyWorker {
         }
     }
 
-    /// Asks the origin for this client alone.
+    /// Forwards the request for this client only.
     fn ask_alone(self: &Rc<Self>, query: Rc<Query>, asking: &Asking<'_>, reason: Lookup) -> Handled {
         let manner = (Strip::CONDITIONS, query.cache.capability());
         if let Some(sent) = direct::send(self, &query.step, &query.ask, asking, manner) {
@@ -374,7 +374,7 @@ impl ProxyWorker {
         self.later(ask, shows_status)
     }
 
-    /// What the front has for a request that asks for nothing in particular.
+    /// Prebuilt response for a plain request.
     #[inline]
     fn answer_ready(
         &self,
@@ -411,7 +411,7 @@ fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
     *stored.variant_key == *variant
 }
 
-/// Copies what the origin will be asked.
+/// Copies the data of the upstream request.
 pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Ask {
     let request = asking.request;
     let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
@@ -423,7 +423,7 @@ pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, as
             target.push(b'?');
             target.extend_from_slice(query);
         }
-        // What is left out of the key is left out of the request.
+        // Parameters excluded from the key are removed from the request.
         (query, Some(cache)) => {
             target.push(b'?');
             if !write_query(query, &cache.rules.query, &mut target) {
@@ -443,13 +443,13 @@ pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, as
 }
 
 impl Refused {
-    /// What was fetched does not hold what was asked for.
+    /// The fetched response does not contain the requested range.
     pub(crate) fn not_held() -> Self {
         let text = "The server behind this one did not answer as it should.";
         Self { status: 502, text, fields: Vec::new(), outcome: Outcome::cache(Lookup::MissPart) }
     }
 
-    /// Only a kept answer would have done (RFC 9111 §5.2.1.7).
+    /// A request with only-if-cached missed (RFC 9111 §5.2.1.7).
     pub(crate) fn only_if_cached(reason: Lookup) -> Self {
         let text = "There is no kept answer, and the request wants nothing else.";
         Self { status: 504, text, fields: Vec::new(), outcome: Outcome::cache(reason) }
@@ -457,7 +457,7 @@ impl Refused {
 }
 
 impl Refused {
-    /// The same, telling in Cache-Status why.
+    /// Adds Cache-Status with the reason.
     pub(crate) fn with_status(mut self) -> Self {
         let fwd =
             if self.status == 504 && self.outcome == Outcome::cache(Lookup::OnlyIfCached) { "" } else { "; fwd=miss" };

@@ -1,49 +1,49 @@
-//! One check of one origin.
+//! A health check of one origin.
 
 use crate::forward::write_host_lines;
 use flatout_config::model::{HealthCheck, Origin, Proxy};
 
-/// The method of a check; its target is [`HealthCheck::path`].
+/// Method of a check; its target is [`HealthCheck::path`].
 pub const CHECK_METHOD: &str = "GET";
 
-/// Appends the field lines of a check, each `Name: value` and CR LF: Host, as requests have it who bring none, and who
-/// asks.
+/// Appends the field lines of a check, each `Name: value` and CR LF: Host, as for requests without one, and
+/// User-Agent, Accept and Cache-Control.
 pub fn write_check_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     write_host_lines(settings, origin, out);
     out.extend_from_slice(b"User-Agent: flatout-health-check\r\nAccept: */*\r\nCache-Control: no-store\r\n");
 }
 
-/// What a check met.
+/// Result of a check's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// A final answer.
+    /// A final response.
     Answered {
         /// Its status.
         status: u16,
-        /// Milliseconds from the beginning, connecting included, to its head.
+        /// Time from the start, including connecting, to its head, in milliseconds.
         elapsed_ms: u64,
     },
-    /// The time was up.
+    /// The deadline passed.
     TimedOut,
-    /// No connection, or no answer that HTTP knows.
+    /// No connection, or no valid HTTP response.
     Failed,
 }
 
-/// What a check tells.
+/// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutcome {
-    /// It is well.
+    /// The origin is healthy.
     Passed,
-    /// The status is not among those that tell that it is well.
+    /// The status is not an expected one.
     StatusOutside,
-    /// It did not answer in time.
+    /// No response before the deadline.
     TimedOut,
-    /// It did not answer.
+    /// No response.
     Failed,
 }
 
 impl CheckOutcome {
-    /// Judges.
+    /// Evaluates a result.
     pub fn judge(check: &HealthCheck, result: CheckResult) -> Self {
         let (first, last) = check.statuses;
         match result {
@@ -55,12 +55,12 @@ impl CheckOutcome {
         }
     }
 
-    /// Whether it is well, for [`Group::handle_check`](crate::group::Group::handle_check).
+    /// Returns whether the origin is healthy, for [`Group::handle_check`](crate::group::Group::handle_check).
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Passed)
     }
 
-    /// The stable name.
+    /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Passed => "check_passed",
@@ -71,8 +71,8 @@ impl CheckOutcome {
     }
 }
 
-/// When check `number` (from 0) is due of the origin `index` among `count`, in milliseconds: one every interval after
-/// `start_ms`, the origins spread evenly over it, so that they are not all asked at once.
+/// Time of check `number` (from 0) of origin `index` out of `count`, in milliseconds. Checks are one interval apart,
+/// starting at `start_ms`; the origins are spread evenly over the interval.
 pub fn due_ms(check: &HealthCheck, start_ms: u64, index: usize, count: usize, number: u64) -> u64 {
     let interval_ms = check.interval_ms.max(1);
     let spread = u128::from(interval_ms) * index as u128 / count.max(1) as u128;

@@ -1,4 +1,4 @@
-//! What an active health check asks, when, and how its answer is judged. Who asks is the driver.
+//! Active health checks: request, schedule and evaluation. The driver sends them.
 
 mod check;
 

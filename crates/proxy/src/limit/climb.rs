@@ -1,76 +1,77 @@
-//! How high the limit is: climbing the hill of throughput by the gradient of the delay.
+//! Adaptive concurrency limit: hill climbing on throughput by the gradient of the delay.
 //!
-//! By Little's law, an origin that is kept full has a throughput of its limit divided by its mean delay. While it has
-//! room to spare, a higher limit leaves the delay as it is: the gradient, d ln delay / d ln limit, is 0 and every
-//! place adds throughput. Once it has no more, requests queue within it: the gradient is 1, and more places add delay
-//! alone. Power, throughput by delay, is best where the gradient is a half (Kleinrock, 1979); the knee is looked for a
-//! little above, as an origin that idles is worse than a short queue within it.
+//! By Little's law, the throughput of a saturated origin is its limit divided by its mean delay. While the origin has
+//! spare capacity, a higher limit leaves the delay unchanged: the gradient, d ln delay / d ln limit, is 0, and every
+//! permit adds throughput. Without spare capacity, requests queue within the origin: the gradient is 1, and more
+//! permits only add delay. Power, throughput divided by delay, is maximal at a gradient of a half (Kleinrock, 1979).
+//! The target is slightly higher, since an idle origin is worse than a short queue within it.
 //!
-//! So while the limit is what holds requests back, it is tried half as high again, or lower by a third, for as many
-//! requests as give a fair mean; the delays of both tell on which side of the knee it stands, and the trial stays or is
-//! undone. Hill climbing by controlled trials is from .NET's thread pool (Hellerstein, Morrison and Eilebrecht, 2009);
-//! the gradient in place of a least delay, which no mixture of quick and slow pages has, from the gradient limit of
-//! Netflix's concurrency-limits (2018). When neither way pays, trials rest, a little longer each time.
+//! While the limit holds requests back, a trial raises it by half or lowers it by a third, for enough requests to give
+//! a fair mean. The delays before and during the trial show the side of the knee, and the trial stays or is undone.
+//! Hill climbing by controlled trials comes from the .NET thread pool (Hellerstein, Morrison and Eilebrecht, 2009).
+//! The gradient replaces a minimum delay, which a mixture of fast and slow pages does not have; it comes from the
+//! gradient limit of Netflix's concurrency-limits (2018). If neither direction pays, trials pause, a little longer
+//! each time.
 //!
-//! Overload, several answers that do not come in time, lowers the limit at once to seven tenths of what waited
-//! (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). When there has been no pressure for a
-//! while, what was learnt is forgotten step by step, up to where it began.
+//! Overload, several responses that miss their deadline, lowers the limit at once to seven tenths of the waiting
+//! requests (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). Without pressure for a while, the
+//! limit returns stepwise to its initial value.
 //!
-//! Nothing here reads a clock or is random: the same samples give the same limit.
+//! This module reads no clock and uses no randomness: the same samples give the same limit.
 
-/// What a request tells about its origin's load.
+/// Observation about an origin's load from one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// The head of the answer came.
+    /// The head of the response arrived.
     Answered {
-        /// Microseconds from when the request was sent.
+        /// Microseconds since the request was sent.
         delay_us: u64,
     },
-    /// It did not come in time: a connect timeout or a head timeout.
+    /// A connect or head timeout.
     Overloaded,
-    /// It came, and was a 503. While the limit is nearly used up, that means too much; else it is about the page, and
-    /// fewer requests would not make it well. Its delay is no measure either way.
+    /// A 503. While the limit is nearly used up, it indicates overload; otherwise it concerns the page, and fewer
+    /// requests would not help. Its delay is not used.
     Refused,
-    /// Nothing about its delay: a refused connection, a client that went away, an upgrade.
+    /// No information: a refused connection, a disconnected client, an upgrade.
     Nothing,
 }
 
-/// Where the limit begins, when its bounds allow it: high enough for sites without trouble never to meet it.
+/// Initial limit, within the bounds: high enough that sites without trouble never reach it.
 const INITIAL: u32 = 256;
 
-/// A trial multiplies or divides the limit by this.
+/// Factor or divisor of the limit in a trial.
 const STEP: f64 = 1.5;
 
-/// The gradient at which a higher limit is no longer worth its delay.
+/// Gradient above which a higher limit is not worth its delay.
 const KNEE: f64 = 0.7;
 
-/// Samples that give a mean: twice the limit, and within these.
+/// Bounds on the samples per mean, which are otherwise twice the limit.
 const SAMPLES_MIN: u32 = 32;
 const SAMPLES_MAX: u32 = 256;
 
-/// How long one mean may take, and how long the one it is compared with is believed, in milliseconds.
+/// Maximum duration of one mean, and maximum age of the mean compared with it, in milliseconds.
 const WINDOW_MS: u64 = 30_000;
 
-/// The shortest and the longest rest after both ways were tried in vain, in milliseconds.
+/// Minimum and maximum pause after both directions failed, in milliseconds.
 const REST_MIN_MS: u64 = 1_000;
 const REST_MAX_MS: u64 = 30_000;
 
-/// Overload is counted for so long, in milliseconds, and lowers the limit once in it.
+/// Window of overload, in milliseconds; the limit is lowered once per window.
 const OVERLOAD_MS: u64 = 1_000;
-/// Requests overloaded in that time that count, at the least, and one of how many.
+/// Minimum overloaded requests per window, and their minimum fraction.
 const OVERLOADED_MIN: u32 = 4;
 const OVERLOADED_SHARE: u32 = 8;
 
-/// How long without pressure until the limit is forgotten by one more step, in milliseconds.
+/// Time without pressure per step towards the initial limit, in milliseconds.
 const CALM_MS: u64 = 5_000;
 
-/// Where the limit between these bounds begins.
+/// Initial limit within these bounds.
 pub(super) fn initial(min: u32, max: u32) -> u32 {
     let min = min.max(1);
     INITIAL.clamp(min, max.max(min))
 }
 
-/// Delays of requests that were sent under one limit.
+/// Delays of requests sent under one limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     count: u32,
@@ -78,7 +79,7 @@ struct Window {
     started_ms: u64,
 }
 
-/// A limit that was measured: the means compared are about these.
+/// A measured limit, for comparison of means.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     limit: u32,
@@ -101,7 +102,7 @@ impl Way {
     }
 }
 
-/// The limit of one origin.
+/// Adaptive limit of one origin.
 #[derive(Clone, Debug)]
 pub struct Climb {
     min: u32,
@@ -109,7 +110,7 @@ pub struct Climb {
     limit: u32,
     epoch: u32,
     window: Window,
-    /// Set while a trial goes on: what it is compared with.
+    /// Comparison base during a trial.
     base: Option<Base>,
     way: Way,
     /// Trials undone since the last that stayed.
@@ -124,7 +125,7 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// A limit between these bounds, which are brought into order: 1 or more, and `max` at least `min`.
+    /// Limit between these bounds, which are corrected to at least 1 and `max` at least `min`.
     pub fn new(min: u32, max: u32) -> Self {
         let min = min.max(1);
         Self {
@@ -146,17 +147,17 @@ impl Climb {
         }
     }
 
-    /// Requests that may wait for the head of their answers.
+    /// Maximum requests that wait for the head of their response.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Changes with every change of the limit, so that each delay counts for the limit it was met under.
+    /// Changes with every change of the limit, so that each delay counts for its own limit.
     pub const fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// A request that began while the limit was nearly used up, in `epoch`, was answered after `delay_us`.
+    /// Handles a response after `delay_us` to a request that began in `epoch` while the limit was nearly used up.
     pub fn handle_delay(&mut self, epoch: u32, delay_us: u64, now_ms: u64) {
         self.pressed_ms = now_ms;
         if epoch != self.epoch {
@@ -213,7 +214,7 @@ impl Climb {
         }
     }
 
-    /// The limit one step further, within the bounds.
+    /// The next limit in a direction, within the bounds.
     fn step(&self, way: Way) -> u32 {
         let stepped = match way {
             Way::Up => (f64::from(self.limit) * STEP).ceil(),
@@ -222,8 +223,8 @@ impl Climb {
         (stepped as u32).clamp(self.min, self.max)
     }
 
-    /// A request was not answered in time; `asking` waited for a head when it began. `answered` is a count of answers that goes
-    /// on for ever (and around).
+    /// Handles a timeout. `asking` requests waited for a head when this one began. `answered` is a wrapping count of
+    /// responses.
     pub fn handle_overload(&mut self, asking: u32, answered: u32, now_ms: u64) {
         self.pressed_ms = now_ms;
         if self.overloaded == 0 || now_ms.saturating_sub(self.overload_since_ms) > OVERLOAD_MS {
@@ -234,7 +235,7 @@ impl Climb {
         }
         self.overloaded += 1;
         let needed = (answered.wrapping_sub(self.answered_before) / OVERLOADED_SHARE).max(OVERLOADED_MIN);
-        // Once in this time: those that were under way together fail together.
+        // Once per window: requests in progress together fail together.
         if self.overloaded < needed || self.lowered {
             return;
         }
@@ -247,7 +248,7 @@ impl Climb {
         self.set_limit((f64::from(flight) * 0.7) as u32);
     }
 
-    /// A request was answered while the limit held nobody back.
+    /// Handles a response while the limit held no request back.
     pub fn handle_calm(&mut self, now_ms: u64) {
         let initial = initial(self.min, self.max);
         if self.limit >= initial || now_ms.saturating_sub(self.pressed_ms) < CALM_MS {

@@ -1,13 +1,13 @@
-//! How many requests an origin gets at once, and who waits.
+//! Concurrency limits and queues per origin.
 //!
-//! A [`Gate`] stands before each origin, one for all workers. While it has room, to pass costs two atomic operations;
-//! once it is full, requests wait in a bounded queue, first come, first served, each up to its deadline. How much room
-//! there is follows what the origin's delays show ([`climb`]).
+//! Each origin has a [`Gate`], shared by all workers. While permits are available, acquiring one costs two atomic
+//! operations. Otherwise requests wait in a bounded FIFO queue, each up to its deadline. The limit follows the
+//! origin's delays ([`climb`]).
 //!
-//! Two bounds hold. At most so many requests as the limit says wait for the head of their answers: that is how long the
-//! origin works on them, and what its delays are about. At most `max` of the settings are under way at all, those
-//! included whose answers stream: long downloads and event streams take a place, but none of the limit's. So a
-//! [`Permit`] is told when the head is there, and dropped when the answer is whole.
+//! Two bounds hold. The adaptive limit bounds the requests that wait for the head of their response: the origin works
+//! on these, and its delays depend on them. The configured `max` bounds all requests in progress, including those with
+//! streaming responses: long downloads and event streams take a permit, but do not count towards the limit. Hence a
+//! [`Permit`] receives a report when the head arrives, and is dropped when the response is complete.
 //!
 //! Refusals are [`ForwardOutcome::OriginQueueFull`] and [`ForwardOutcome::OriginQueueTimeout`].
 
@@ -27,16 +27,16 @@ use queue::Queue;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One origin's places, shared by all workers.
+/// Concurrency limiter of one origin, shared by all workers.
 #[derive(Debug)]
 pub struct Gate {
     settings: Concurrency,
-    /// The limit, and in the upper half its epoch: see [`Climb::epoch`].
+    /// The limit in the lower half, and its epoch in the upper: see [`Climb::epoch`].
     setting: AtomicU64,
-    /// Requests under way in the upper half, and in the lower half those among them that wait for a head.
+    /// Requests in progress in the upper half, and in the lower half those that wait for a head.
     places: AtomicU64,
-    /// How many stand in the queue. Whoever frees a place looks here afterwards, and whoever joins the queue looks for
-    /// a free place afterwards; in one order for all (`SeqCst`), so that one of them sees the other.
+    /// Number of queued requests. Releasing a permit checks this afterwards, and queueing checks for a free permit
+    /// afterwards; `SeqCst` ensures that one of them sees the other.
     waiting: AtomicU32,
     answered: AtomicU32,
     climb: Mutex<Climb>,
@@ -44,7 +44,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate with all its places free.
+    /// Creates a gate with all permits free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
         let climb = Climb::new(settings.min, settings.max);
         let min = settings.min.max(1);
@@ -59,19 +59,19 @@ impl Gate {
         })
     }
 
-    /// A place, when there is one and nobody waits; else [`enqueue`](Self::enqueue) is next.
+    /// Acquires a permit if one is free and the queue is empty; otherwise call [`enqueue`](Self::enqueue).
     pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         if self.waiting.load(SeqCst) > 0 {
             return None;
         }
         let asking = self.take_place()?;
         let (limit, epoch) = unpack(self.setting.load(Relaxed));
-        // Full to seven eighths: what its delays show is about this limit.
+        // Seven eighths full: the delay is evidence about this limit.
         let filled = u64::from(asking) * 8 >= u64::from(limit) * 7;
         Some(Permit::new(Arc::clone(self), epoch, asking, filled))
     }
 
-    /// Begins to wait for a place; refused when the queue is full.
+    /// Joins the queue; an error if it is full.
     pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<Waiting, ForwardOutcome> {
         let deadline_ms = now_ms.saturating_add(self.settings.queue_timeout_ms);
         let mut queue = self.lock_queue();
@@ -85,8 +85,8 @@ impl Gate {
         Ok(Waiting::new(Arc::clone(self), number, deadline_ms))
     }
 
-    /// Wakes those whose patience has ended by `now_ms`, so that they leave the queue. Cheap while nobody waits; some
-    /// clock that ticks anyway calls it.
+    /// Wakes requests whose deadline is at or before `now_ms`, so that they leave the queue. Cheap while the queue is
+    /// empty; a periodic timer calls it.
     pub fn wake_expired(&self, now_ms: u64) {
         if self.waiting.load(Relaxed) == 0 {
             return;
@@ -95,32 +95,32 @@ impl Gate {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// How many may wait for a head at present.
+    /// Current maximum of requests that wait for a head.
     pub fn limit(&self) -> u32 {
         unpack(self.setting.load(Relaxed)).0
     }
 
-    /// How many may be under way, up to the end of their responses.
+    /// Maximum of requests in progress, up to the end of their responses.
     pub const fn max(&self) -> u32 {
         self.settings.max
     }
 
-    /// Requests under way, up to the end of their answers.
+    /// Requests in progress, up to the end of their responses.
     pub fn under_way(&self) -> u32 {
         (self.places.load(Relaxed) >> 32) as u32
     }
 
-    /// Those among them that wait for the head of their answers.
+    /// Requests that wait for the head of their response.
     pub fn asking(&self) -> u32 {
         self.places.load(Relaxed) as u32
     }
 
-    /// Requests that wait for a place.
+    /// Queued requests.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Relaxed)
     }
 
-    /// Takes a place and says how many wait for a head now.
+    /// Acquires a permit and returns the number of requests that wait for a head.
     fn take_place(&self) -> Option<u32> {
         let mut places = self.places.load(SeqCst);
         loop {
@@ -135,13 +135,13 @@ impl Gate {
         }
     }
 
-    /// Frees one of `parts`: [`ASKING`], [`UNDER_WAY`] or their sum.
+    /// Releases `parts`: [`ASKING`], [`UNDER_WAY`] or their sum.
     fn free_place(&self, parts: u64) {
         self.places.fetch_sub(parts, SeqCst);
         self.grant();
     }
 
-    /// Gives free places to those who wait.
+    /// Grants free permits to queued requests.
     fn grant(&self) {
         while self.waiting.load(SeqCst) > 0 {
             let mut queue = self.lock_queue();
@@ -150,7 +150,7 @@ impl Gate {
             }
             let waker = queue.pop();
             self.waiting.store(queue.len() as u32, SeqCst);
-            // Nobody is woken under the lock.
+            // Wake tasks without the lock.
             drop(queue);
             if let Some(waker) = waker {
                 waker.wake();
@@ -158,7 +158,7 @@ impl Gate {
         }
     }
 
-    /// What a request showed of the origin's load.
+    /// Handles an observation of the origin's load.
     fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) {
         if sample == Sample::Nothing || (sample == Sample::Refused && !permit.is_filled()) {
             return;
@@ -170,7 +170,7 @@ impl Gate {
                 return;
             }
         }
-        // A sample that comes while another worker's is counted may be lost.
+        // A sample concurrent with another worker's may be lost.
         let Ok(mut climb) = self.climb.try_lock() else { return };
         match sample {
             Sample::Answered { delay_us } if permit.is_filled() => climb.handle_delay(permit.epoch(), delay_us, now_ms),
@@ -195,14 +195,14 @@ impl Gate {
 
 /// One request that waits for a head, in [`Gate::places`].
 const ASKING: u64 = 1;
-/// One request under way.
+/// One request in progress.
 const UNDER_WAY: u64 = 1 << 32;
 
 fn pack(climb: &Climb) -> u64 {
     u64::from(climb.epoch()) << 32 | u64::from(climb.limit())
 }
 
-/// Limit and epoch.
+/// Splits a setting into limit and epoch.
 const fn unpack(setting: u64) -> (u32, u32) {
     (setting as u32, (setting >> 32) as u32)
 }

@@ -1,10 +1,10 @@
-//! A place at an origin.
+//! Permit for a request to an origin.
 
 use super::{ASKING, Gate, Sample, UNDER_WAY};
 use std::sync::Arc;
 
-/// A place, taken until this is dropped: when the answer is whole, or will never be. Once the connection is a tunnel,
-/// there is no request any more, and it is dropped as well.
+/// Permit held until it is dropped: once the response is complete or has failed. A tunnel is no longer a request, so
+/// its permit is dropped too.
 #[derive(Debug)]
 pub struct Permit {
     gate: Arc<Gate>,
@@ -19,8 +19,8 @@ impl Permit {
         Self { gate, epoch, asking, filled, reported: false }
     }
 
-    /// Tells what the request showed, when the head of its answer is there or when it has failed: from then on it counts
-    /// for the limit no more. Only the first report counts.
+    /// Reports an observation when the head of the response arrives or the request fails: from then on it does not
+    /// count towards the limit. Only the first report counts.
     pub fn report(&mut self, sample: Sample, now_ms: u64) {
         if !std::mem::replace(&mut self.reported, true) {
             self.gate.handle_sample(self, sample, now_ms);
@@ -28,25 +28,25 @@ impl Permit {
         }
     }
 
-    /// Tells what the request showed, and frees the place: its answer is whole.
+    /// Reports an observation and releases the permit: the response is complete.
     pub fn finish(self, sample: Sample, now_ms: u64) {
         if !self.reported {
             self.gate.handle_sample(&self, sample, now_ms);
         }
-        // Both parts of the place are freed at once, as this is dropped.
+        // Dropping this releases both parts at once.
     }
 
-    /// Which limit was in force when the place was taken.
+    /// Epoch of the limit when the permit was acquired.
     pub(super) const fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// How many waited for a head then, this one included.
+    /// Number of requests that then waited for a head, including this one.
     pub(super) const fn asking(&self) -> u32 {
         self.asking
     }
 
-    /// Whether so many that the limit was, or was about to be, what held requests back.
+    /// Returns whether the limit was then nearly used up.
     pub(super) const fn is_filled(&self) -> bool {
         self.filled
     }

@@ -1,4 +1,4 @@
-//! Who waits for a place: first come, first served.
+//! FIFO queue for permits.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -10,10 +10,10 @@ struct Entry {
     waker: Option<Waker>,
 }
 
-/// The queue. An entry leaves it when it is given a place or gives up; so who finds its own gone has a place.
+/// The queue. An entry leaves it with a permit or by giving up, so a request whose entry is gone has a permit.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// By number, so by deadline as well: all wait equally long.
+    /// Sorted by number, and so by deadline, since all wait equally long.
     entries: VecDeque<Entry>,
     next_number: u64,
 }
@@ -23,7 +23,7 @@ impl Queue {
         self.entries.len()
     }
 
-    /// Joins the end; the entry's number.
+    /// Appends an entry and returns its number.
     pub(super) fn push(&mut self, deadline_ms: u64) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -31,17 +31,17 @@ impl Queue {
         number
     }
 
-    /// Takes the first, which has a place now, and its waker when it has been polled.
+    /// Removes the first entry, which receives a permit, and returns its waker if it was polled.
     pub(super) fn pop(&mut self) -> Option<Waker> {
         self.entries.pop_front()?.waker
     }
 
-    /// Leaves; false when it has been given a place.
+    /// Removes an entry; false if it already has a permit.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         self.position(number).is_some_and(|at| self.entries.remove(at).is_some())
     }
 
-    /// Has `waker` called when it is given a place; false when it has been given one.
+    /// Sets the waker of an entry; false if it already has a permit.
     pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) -> bool {
         let Some(entry) = self.position(number).and_then(|at| self.entries.get_mut(at)) else { return false };
         match &mut entry.waker {
@@ -51,7 +51,7 @@ impl Queue {
         true
     }
 
-    /// The wakers of those whose deadline has come. They leave by themselves.
+    /// Wakers of entries whose deadline has passed. The entries remove themselves.
     pub(super) fn take_expired_wakers(&mut self, now_ms: u64) -> Vec<Waker> {
         let expired = self.entries.iter_mut().take_while(|entry| entry.deadline_ms <= now_ms);
         expired.filter_map(|entry| entry.waker.take()).collect()

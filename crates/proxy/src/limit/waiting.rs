@@ -1,4 +1,4 @@
-//! A request that waits for a place.
+//! A request in the queue for a permit.
 
 use super::{Gate, Permit};
 use crate::outcome::ForwardOutcome;
@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A request that waits for a place, on any worker. Dropped, it leaves the queue.
+/// A request in the queue, on any worker. Dropping it leaves the queue.
 #[derive(Debug)]
 pub struct Waiting {
     gate: Arc<Gate>,
@@ -20,14 +20,13 @@ impl Waiting {
         Self { gate, number, deadline_ms, ended: false }
     }
 
-    /// When its patience ends, in milliseconds. Whoever polls it sees to it that it is polled again then, by
-    /// [`Gate::wake_expired`] or otherwise.
+    /// Deadline in milliseconds. The caller must poll again then, by [`Gate::wake_expired`] or otherwise.
     pub const fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// A place, or [`ForwardOutcome::OriginQueueTimeout`] from the deadline on. A place that was given at the last
-    /// moment is taken.
+    /// Polls for a permit; [`ForwardOutcome::OriginQueueTimeout`] from the deadline on. A permit granted at the last
+    /// moment is accepted.
     pub fn poll_permit(&mut self, context: &mut Context<'_>, now_ms: u64) -> Poll<Result<Permit, ForwardOutcome>> {
         if self.ended {
             return Poll::Ready(Err(ForwardOutcome::OriginQueueTimeout));
@@ -66,7 +65,7 @@ impl Drop for Waiting {
         self.gate.waiting.store(queue.len() as u32, super::SeqCst);
         drop(queue);
         if !waited {
-            // It was given a place and never took it.
+            // A permit was granted but never taken.
             self.gate.free_place(super::UNDER_WAY + super::ASKING);
         }
     }
