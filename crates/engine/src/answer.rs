@@ -1,4 +1,4 @@
-//! Answers that no file decides: pages for errors, redirects, texts, each under the header steps in force.
+//! Responses without a file: error pages, redirects and texts, each with the header steps in force.
 
 use crate::outcome::{Outcome, PAGES_BASE, PHP_BASE, PROXY_BASE};
 use crate::policy::build_head;
@@ -8,16 +8,16 @@ use flatout_net::response::{Body, Response};
 use flatout_proxy::Refused;
 use flatout_serve::files::{ErrorAnswer, Policy};
 
-/// What may be done with what can only be read.
+/// Methods allowed on read-only resources.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// An error that has no page yet.
+/// An error without a page so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) status: u16,
     pub(crate) text: &'static str,
     pub(crate) fields: Vec<(&'static str, String)>,
-    /// An index into the outcomes.
+    /// Its index into the outcomes.
     pub(crate) outcome: u8,
 }
 
@@ -26,7 +26,7 @@ impl Failure {
         Self { status, text, fields: Vec::new(), outcome: outcome.index() }
     }
 
-    /// One whose reason has its name among those of files.
+    /// A failure whose outcome belongs to `flatout-serve`.
     pub(crate) const fn served(status: u16, text: &'static str, outcome: flatout_serve::outcome::Outcome) -> Self {
         Self { status, text, fields: Vec::new(), outcome: outcome as u8 }
     }
@@ -64,7 +64,7 @@ impl From<flatout_fastcgi::Refused> for Failure {
     }
 }
 
-/// The plain page for `failure`.
+/// The built-in page for `failure`.
 pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
     let fields: Vec<(&str, &str)> = failure.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let response = page_response(failure.status, failure.text, &fields, failure.outcome);
@@ -77,7 +77,7 @@ pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
     Response::new(failure.status, build_head(failure.status, &all, policy), response.body, failure.outcome)
 }
 
-/// The answer with `content` as the page for `failure`.
+/// The response to `failure` with `content` as its page.
 pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: Body, policy: &Policy) -> Response {
     let length = content.len().to_string();
     let mut fields = vec![("Content-Type", content_type), ("Content-Length", length.as_str())];
@@ -85,7 +85,7 @@ pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: 
     Response::new(failure.status, build_head(failure.status, &fields, policy), content, failure.outcome)
 }
 
-/// A redirect to `location`, which is fit for a header.
+/// A redirect to `location`, which must be a valid field value.
 pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8) -> Response {
     let page = page_response(status, "The page is elsewhere.", &[("Location", location)], outcome);
     if policy.fields.is_empty() {
@@ -97,13 +97,13 @@ pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8
     Response::new(status, build_head(status, &fields, policy), page.body, outcome)
 }
 
-/// The text of a `respond` step.
+/// The response of a `respond` step.
 pub(crate) fn respond(respond: &Respond, policy: &Policy) -> Response {
     let outcome = Outcome::Responded.index();
     text(respond.status, &respond.content_type, respond.body.as_bytes(), policy, outcome)
 }
 
-/// `content` as it is. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
+/// A response with `content`. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
 pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Policy, outcome: u8) -> Response {
     if !flatout_http::status::has_content(status) {
         return Response::new(status, build_head(status, &[], policy), Body::Empty, outcome);
@@ -117,7 +117,7 @@ pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Pol
     Response::new(status, build_head(status, &fields, policy), body, outcome)
 }
 
-/// 204 with `fields`.
+/// A 204 with `fields`.
 pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: u8) -> Response {
     Response::new(204, build_head(204, fields, policy), Body::Empty, outcome)
 }

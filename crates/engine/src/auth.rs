@@ -1,5 +1,5 @@
-//! Names and passwords: hashes that were checked when the configuration was put to use, and one thread that verifies,
-//! as one verification takes as long as thousands of requests.
+//! Basic authentication: hashes that were validated when the configuration was compiled, and one thread that verifies
+//! passwords, as one verification takes as long as thousands of requests.
 
 use crate::credentials::{BELIEVED_MS, Proof, ProofKey};
 use argon2::password_hash::PasswordVerifier as _;
@@ -14,13 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Passwords that may wait to be verified. At 50 ms each, the last one waits three seconds.
+/// Passwords queued for verification. At 50 ms each, the last one waits three seconds.
 const QUEUE_MAX: usize = 64;
 
-/// Right credentials that the thread remembers, for the other workers and for requests that came at the same time.
+/// Valid credentials cached by the thread, for other workers and concurrent requests.
 const REMEMBERED_MAX: usize = 256;
 
-/// Verifying may take seconds beyond these; whoever wants a slower hash delays everybody's sign-in.
+/// Upper bound of Argon2's memory, in KiB. More would take seconds and delay all sign-ins.
 const ARGON2_MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const ARGON2_PASSES_MAX: u32 = 64;
 const BCRYPT_COST_MAX: u32 = 16;
@@ -28,7 +28,7 @@ const BCRYPT_COST_MAX: u32 = 16;
 /// One `basic-auth` step.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    /// The WWW-Authenticate field.
+    /// The value of WWW-Authenticate.
     pub(crate) challenge: String,
     users: HashMap<Vec<u8>, usize>,
     hashes: Vec<Hash>,
@@ -47,7 +47,7 @@ enum Scheme {
     Bcrypt,
 }
 
-/// What is wrong with a hash, if anything is.
+/// Validates a hash; the error describes the problem.
 fn check_hash(text: &str) -> Result<Scheme, String> {
     if text.starts_with("$argon2") {
         let hash = PasswordHash::new(text).map_err(|error| format!("it is no argon2 hash in PHC form ({error})"))?;
@@ -71,7 +71,7 @@ fn check_hash(text: &str) -> Result<Scheme, String> {
 }
 
 impl Auth {
-    /// The step for `realm` and `users`, or what is wrong with each.
+    /// The step for `realm` and `users`; the errors describe each problem.
     pub(crate) fn new(realm: &str, users: &[(String, String)]) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if realm.chars().any(|character| !(' '..='~').contains(&character)) {
@@ -98,17 +98,17 @@ impl Auth {
         if faults.is_empty() { Ok(Self { challenge, users: names, hashes }) } else { Err(faults) }
     }
 
-    /// The user called `name`, or, for a name that is unknown, another one to spend the same time on.
+    /// The user called `name` and true or, for an unknown name, another user to spend the same time on, and false.
     pub(crate) fn user(&self, name: &[u8]) -> (usize, bool) {
         self.users.get(name).map_or((0, false), |&user| (user, true))
     }
 
-    /// The name of `user`.
+    /// The name of `user`, an index.
     pub(crate) fn name(&self, user: usize) -> &str {
         self.hashes.get(user).map_or("", |hash| &hash.name)
     }
 
-    /// The configured hash of `user`.
+    /// The configured hash of `user`, an index.
     pub(crate) fn hash(&self, user: usize) -> &str {
         self.hashes.get(user).map_or("", |hash| &hash.text)
     }
@@ -117,7 +117,7 @@ impl Auth {
         let Some(hash) = self.hashes.get(user) else { return false };
         match hash.scheme {
             Scheme::Argon2 => Argon2::default().verify_password(password, hash.text.as_str()).is_ok(),
-            // As everywhere, the first 72 bytes of a password count.
+            // As is common, only the first 72 bytes of a password count.
             Scheme::Bcrypt => bcrypt::verify(password, &hash.text).unwrap_or(false),
         }
     }
@@ -132,7 +132,7 @@ struct Job {
     answer: oneshot::Sender<bool>,
 }
 
-/// The thread that verifies, and the key of the proofs. One for the whole process, kept across reloads.
+/// The verification thread and the key of the proofs. One per process, retained across reloads.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) key: ProofKey,
@@ -140,7 +140,7 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// Starts the thread. It ends when the verifier is dropped.
+    /// Starts the thread. It stops when the verifier is dropped.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let key = ProofKey::new().map_err(|_| io::Error::other("the system gives no random bytes"))?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
@@ -148,7 +148,7 @@ impl Verifier {
         Ok(Arc::new(Self { key, jobs: sender }))
     }
 
-    /// Has `password` verified; `None` when too many wait already.
+    /// Queues `password` for verification; `None` if the queue is full.
     pub(crate) fn verify(
         &self,
         auth: &Arc<Auth>,
@@ -172,11 +172,11 @@ fn verify_all(jobs: &Receiver<Job>) {
         }
         let fresh = |since: &Instant| since.elapsed() < Duration::from_millis(BELIEVED_MS);
         let believed = job.known && remembered.get(&job.proof).is_some_and(fresh);
-        // An unknown name takes as long as a known one (with hashes of one kind), and is never right.
+        // An unknown name takes as long as a known one (if all hashes have one kind), and is always rejected.
         let right = believed || (job.auth.verify(job.user, &job.password) && job.known);
         job.password.fill(0);
         std::hint::black_box(&job.password);
-        // What was believed is not believed for longer by being asked for.
+        // A cached result does not extend its own lifetime.
         if right && !believed {
             if remembered.len() >= REMEMBERED_MAX {
                 remembered.retain(|_, since| fresh(since));
@@ -186,7 +186,7 @@ fn verify_all(jobs: &Receiver<Job>) {
             }
             remembered.insert(job.proof, Instant::now());
         }
-        // Nobody to tell: the connection is gone.
+        // The receiver is gone if the connection is closed.
         let _ = job.answer.send(right);
     }
 }

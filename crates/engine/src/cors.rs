@@ -1,15 +1,15 @@
-//! Cross-origin sharing, as the Fetch standard has it (CORS protocol): which fields an answer gets, and preflights.
+//! Cross-origin resource sharing per the CORS protocol of the Fetch standard: response fields and preflights.
 
 use flatout_config::model::{self, FieldOp};
 use flatout_http::request::{Method, RequestHead};
 
-/// One `cors` step. What it adds to answers is a change of fields like those of `header` steps, one for each origin.
+/// One `cors` step. It changes response fields as `header` steps do, with one set of operations per origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Cors {
     /// Its settings.
     pub(crate) settings: model::Cors,
     any: bool,
-    /// The number of its first change; see [`Cors::changes`].
+    /// The number of its first set of operations; see [`Cors::changes`].
     pub(crate) first_change: u32,
 }
 
@@ -19,8 +19,7 @@ impl Cors {
         Self { settings: settings.clone(), any, first_change }
     }
 
-    /// The changes of fields: first for a request from no origin or from one that is not allowed, then for each
-    /// origin.
+    /// The sets of field operations: the first for requests without an allowed origin, then one for each origin.
     pub(crate) fn changes(&self) -> Vec<Vec<FieldOp>> {
         let none = if self.any { self.allow("*") } else { vec![vary("Origin")] };
         let each = self.settings.origins.iter().map(|origin| {
@@ -57,21 +56,21 @@ impl Cors {
         }
     }
 
-    /// Whether `head` asks for leave to send another request (Fetch, CORS-preflight request).
+    /// Returns whether `head` is a CORS-preflight request (Fetch).
     pub(crate) fn is_preflight(head: &RequestHead<'_>) -> bool {
         head.method == Method::Options
             && head.fields.first("origin").is_some()
             && head.fields.first("access-control-request-method").is_some()
     }
 
-    /// The fields of the answer to a preflight beside those of every answer.
+    /// The fields of a preflight response in addition to those of every response.
     pub(crate) fn preflight_fields(&self, allowed: bool) -> Vec<(&'static str, String)> {
         let vary = "Access-Control-Request-Method, Access-Control-Request-Headers";
         let mut fields = vec![("Vary", vary.to_owned())];
         if !allowed {
             return fields;
         }
-        // GET, HEAD and POST need no leave; the lists say what else is allowed.
+        // GET, HEAD and POST need no permission; the lists name what else is allowed.
         if !self.settings.methods.is_empty() {
             fields.push(("Access-Control-Allow-Methods", self.settings.methods.join(", ")));
         }

@@ -1,7 +1,7 @@
-//! The name and password of basic authentication (RFC 7617), and those that were right lately.
+//! Credentials of basic authentication (RFC 7617), and a cache of recently verified ones.
 //!
-//! What is remembered is a keyed hash of name, password and the configured hash together, never a password: a changed
-//! password is another entry, and the memory of the process tells nothing.
+//! The cache stores a keyed hash of name, password and configured hash together, never a password: a changed password
+//! is a new entry, and the process's memory reveals nothing.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
@@ -12,14 +12,14 @@ use std::rc::Rc;
 /// A keyed hash of credentials.
 pub(crate) type Proof = [u8; 32];
 
-/// How long right credentials are believed without looking again, in milliseconds.
+/// Lifetime of verified credentials in the cache, in milliseconds.
 pub(crate) const BELIEVED_MS: u64 = 5 * 60 * 1000;
 
-/// Credentials that a worker remembers: sets of four.
+/// Sets of the cache, with four entries each.
 const SETS: usize = 64;
 const WAYS: usize = 4;
 
-/// What makes proofs; another one in every process.
+/// The key of proofs, different in every process.
 pub(crate) struct ProofKey(Key);
 
 impl std::fmt::Debug for ProofKey {
@@ -29,14 +29,17 @@ impl std::fmt::Debug for ProofKey {
 }
 
 impl ProofKey {
-    /// A random key; an error when the system has no randomness to give.
+    /// A random key.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
     pub(crate) fn new() -> Result<Self, aws_lc_rs::error::Unspecified> {
         let mut bytes = [0; 32];
         fill(&mut bytes)?;
         Ok(Self(Key::new(HMAC_SHA256, &bytes)))
     }
 
-    /// The proof that `password` was shown by `user`, whose configured hash is `hash`.
+    /// The proof of `password` for `user`, whose configured hash is `hash`.
     pub(crate) fn prove(&self, user: &[u8], hash: &[u8], password: &[u8]) -> Proof {
         let mut context = Context::with_key(&self.0);
         for part in [user, hash, password] {
@@ -56,14 +59,14 @@ struct Entry {
     user: Rc<str>,
 }
 
-/// The credentials that were right lately, of one worker.
+/// One worker's cache of recently verified credentials.
 #[derive(Debug, Default)]
 pub(crate) struct Believed {
     entries: Vec<Option<Entry>>,
 }
 
 impl Believed {
-    /// Whom `proof` was of, when it was right lately.
+    /// The user of `proof`, if it was verified recently.
     pub(crate) fn find(&self, proof: &Proof, now_ms: u64) -> Option<Rc<str>> {
         let entries = self.entries.get(set(proof)..)?.iter().take(WAYS).flatten();
         let mut found = None;
@@ -75,7 +78,7 @@ impl Believed {
         found.cloned()
     }
 
-    /// Remembers that `proof` of `user` was right.
+    /// Stores that `proof` of `user` was verified.
     pub(crate) fn insert(&mut self, proof: Proof, user: Rc<str>, now_ms: u64) {
         if self.entries.is_empty() {
             self.entries.resize_with(SETS * WAYS, || None);
@@ -103,7 +106,7 @@ pub(crate) fn parse_basic(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         return None;
     }
     let mut decoded = base64::decode(flatout_http::token::trim(token), &base64::BASE64_NOPAD)?;
-    // RFC 7617 §2: a name has no colon, a password may.
+    // RFC 7617 §2: a name contains no colon, but a password may.
     let colon = decoded.iter().position(|&byte| byte == b':')?;
     let password = decoded.split_off(colon + 1);
     decoded.pop();

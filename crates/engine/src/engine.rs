@@ -1,9 +1,9 @@
-//! What one worker answers with.
+//! The request handler of one worker.
 //!
-//! A reload swaps the configuration in force, between two turns. Answers in flight hold what they were made of, so
-//! nothing is cut. What has not changed stays warm: a `files` step with the same folder and settings goes on with its
-//! numbers, and so do policies, so what was cached under them is found again. The rest is forgotten with the last
-//! answer that used it.
+//! A reload replaces the configuration between two turns. Responses in progress retain their old configuration, so
+//! nothing is cut. Unchanged parts stay cached: a `files` step with the same folder and settings keeps its numbers,
+//! and so do policies, so cache entries under them remain valid. The rest is dropped with the last response that uses
+//! it.
 
 use crate::answer::{Failure, error_page};
 use crate::credentials::Believed;
@@ -28,10 +28,10 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Answers that are kept built: every `respond` and every redirect to a fixed address, under each policy.
+/// Upper bound of prebuilt responses: every `respond` and every redirect to a fixed address, under each policy.
 const ANSWERS_MAX: usize = 4096;
 
-/// Answers requests from one configuration, and from another after [`Engine::swap`]. One for each worker.
+/// Handles requests under one configuration, which [`Engine::swap`] replaces. One per worker.
 pub struct Engine {
     live: RefCell<Rc<Live>>,
     store: Rc<Store>,
@@ -40,7 +40,7 @@ pub struct Engine {
     policy_ids: Rc<Cell<u32>>,
 }
 
-/// One configuration in force on one worker.
+/// A configuration in force on one worker.
 pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
@@ -52,12 +52,12 @@ pub(crate) struct Live {
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// The sites' names as the logs have them: of one worker, so counted without an atomic operation.
+    /// The sites' names for the logs. They belong to one worker, so their reference counts are not atomic.
     site_names: Vec<Rc<str>>,
     answers: RefCell<HashMap<(u32, u32), Response, RandomState>>,
 }
 
-/// Room that one request after the other uses.
+/// Buffers that successive requests reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) decoded: Vec<u8>,
@@ -70,7 +70,7 @@ impl Live {
         self.site_names.get(site.number as usize).cloned()
     }
 
-    /// The answer number `id` under `policy`, built by `build` when it is asked for first.
+    /// The response number `id` under `policy`, created by `build` on first use.
     pub(crate) fn prebuilt(&self, id: u32, policy: &Policy, build: impl FnOnce() -> Response) -> Response {
         let key = (id, policy.id);
         if let Some(response) = self.answers.borrow().get(&key) {
@@ -87,13 +87,13 @@ impl Live {
 }
 
 impl Engine {
-    /// The engine of a worker, for `spec`. `limits` bound what is cached of files.
+    /// A worker's engine for `spec`. `limits` bound the cache of files.
     pub fn new(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits) -> Self {
         let accelerator = Arc::clone(&spec.accelerator);
         Self::beside(spec, services, limits, &accelerator)
     }
 
-    /// An engine for looking at `spec`, of which the process's own accelerator learns nothing.
+    /// An engine for explaining `spec`, detached from the process's accelerator.
     pub(crate) fn apart(spec: Arc<Spec>) -> Self {
         Self::beside(spec, Arc::default(), CacheLimits::DEFAULT, &Arc::default())
     }
@@ -108,10 +108,10 @@ impl Engine {
         Self { live, store, proxy, pages, policy_ids }
     }
 
-    /// Answers from `spec` from now on.
+    /// Switches to `spec`.
     pub fn swap(&self, spec: Arc<Spec>) {
         let next = make_live(spec, &self.store, &self.proxy, &self.pages, Some(&self.live.borrow()), &self.policy_ids);
-        // The old one is dropped after the borrow: it may be the last to hold much.
+        // The old one is dropped after the borrow: it may hold the last reference to a lot of data.
         let before = self.live.replace(Rc::new(next));
         drop(before);
         let live = self.live();
@@ -137,7 +137,7 @@ fn make_live(
     policy_ids: &Rc<Cell<u32>>,
 ) -> Live {
     let files = spec.files.iter().map(|files| {
-        // The same number means the same folder and settings.
+        // Equal numbers mean equal folders and settings.
         let known = before.and_then(|before| {
             let index = before.spec.files.iter().position(|other| other.id == files.id)?;
             before.files.get(index)
@@ -152,7 +152,7 @@ fn make_live(
         let known = before.and_then(|before| before.active.iter().find(|folder| Arc::ptr_eq(folder.step(), step)));
         known.map_or_else(|| Folder::new(Arc::clone(step)), Rc::clone)
     });
-    // What none of the new steps could lead to is of no use any more.
+    // Policies that contain an operation of no new step are unreachable.
     let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
     let mut inherited = before.map(|before| before.policies.borrow().bequeath()).unwrap_or_default();
     inherited.retain(|policy| policy.fields.iter().all(|field| changes.contains(&parts_of(field))));
@@ -176,7 +176,7 @@ fn make_live(
     }
 }
 
-/// What tells one change of a field from another.
+/// The properties that identify a field operation.
 fn parts_of(field: &FieldOp) -> (u8, &str, &str) {
     match field {
         FieldOp::Set(name, value) => (0, name, value),
@@ -198,7 +198,7 @@ impl Handler for Engine {
     }
 
     fn handle_error(&self, status: u16, text: &'static str) -> Response {
-        // The outcome is not ours, so the pump ignores it.
+        // The outcome is not the engine's, so the connection ignores it.
         error_page(&Failure::served(status, text, Served::ALL[0]), &Policy::default())
     }
 }

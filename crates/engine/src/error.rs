@@ -1,16 +1,16 @@
-//! What is wrong with a configuration that only a look at the machine can tell.
+//! Configuration errors that are detectable only on the machine that runs it.
 
 use flatout_config::model::Place;
 use std::fmt;
 
-/// One reason why a configuration cannot be put to use.
+/// One reason why a configuration cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// Where it was asked for.
+    /// Its place in the configuration.
     pub place: Place,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do about it.
+    /// The suggested remedy.
     pub advice: String,
 }
 
@@ -20,7 +20,7 @@ impl SpecError {
     }
 }
 
-/// `file:line:column`, or `the command line` for what came from flags.
+/// `file:line:column`, or `the command line` for flags.
 pub(crate) fn show_place(place: &Place) -> String {
     if place.line == 0 {
         return "the command line".to_owned();

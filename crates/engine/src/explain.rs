@@ -1,8 +1,8 @@
-//! One request told step by step: which site, which routes and why or why not, what the kernel says of the file, and
-//! where each field of the answer comes from.
+//! Explains one request step by step: the site, the routes that match or not, the kernel's view of the file, and the
+//! origin of each response field.
 //!
-//! It is the walk that answers requests, with somebody listening: it cannot say anything else than what would happen.
-//! Only passwords are taken as given, and nothing is counted.
+//! It runs the same walk as a request, with a trace, so it reports exactly what would happen. But passwords count as
+//! correct, and nothing is counted.
 
 mod question;
 mod text;
@@ -34,103 +34,103 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A step that the request came to.
+/// A step that the request reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTold {
-    /// Where it stands.
+    /// Its place in the configuration.
     pub place: Place,
-    /// Routes around it.
+    /// Number of enclosing routes.
     pub depth: usize,
-    /// As it is written, without secrets.
+    /// Its text in the configuration, without secrets.
     pub written: String,
-    /// Whether it is a route that does not match.
+    /// True for a route that does not match.
     pub skipped: bool,
-    /// What it made of the request.
+    /// Its effect on the request.
     pub verdict: String,
 }
 
-/// A field of the answer.
+/// A response field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTold {
     /// Its name and value.
     pub line: (String, String),
-    /// The step that set it; `None`: whatever answered.
+    /// The step that set it; `None` for the handler.
     pub place: Option<Place>,
 }
 
-/// A request that an origin answers, or what is kept of its answers.
+/// A request that goes to an origin, or to its stored responses.
 #[derive(Clone, Debug)]
 pub struct Forwarding {
     /// The `proxy` step.
     pub step: Arc<ProxyStep>,
     /// The `cache` step in force.
     pub cache: Option<Arc<CacheStep>>,
-    /// The path as it is after rewriting, encoded.
+    /// The rewritten path, encoded.
     pub path: Vec<u8>,
-    /// The query after rewriting.
+    /// The rewritten query.
     pub query: Option<Vec<u8>>,
-    /// Where the `proxy` step stands.
+    /// The place of the `proxy` step.
     pub place: Place,
 }
 
-/// What would be asked of whom.
+/// The upstream request that would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyTold {
     /// The origins.
     pub origins: String,
-    /// How one of them is chosen; `None`: there is but one.
+    /// The balancing policy; `None` for a single origin.
     pub balance: Option<String>,
-    /// What tells what is kept of them from what is kept of others.
+    /// The realm that separates its stored responses from others.
     pub realm: String,
-    /// Why answers are not kept, and what to do about it; `None`: they are.
+    /// Why responses are not stored, and the suggested remedy; `None` if they are.
     pub refusal: Option<(&'static str, &'static str)>,
-    /// What the store has to say; `None`: it was not asked.
+    /// The state of the store for this request; `None` if it was not queried.
     pub kept: Option<CacheExplanation>,
-    /// Why it is not known what is kept.
+    /// Why the stored responses are unknown.
     pub unknown: Option<String>,
-    /// Where the `proxy` step stands.
+    /// The place of the `proxy` step.
     pub place: Place,
-    /// Path and query of the request to an origin, which rewriting may have changed.
+    /// Path and query of the upstream request, after rewriting.
     pub target: String,
 }
 
-/// What became of a request.
+/// The explanation of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// The request in one line.
     pub request: String,
-    /// The listener, and a remark when the URL fits none.
+    /// The listener, and a remark if the URL matches none.
     pub listener: Option<(String, Option<&'static str>)>,
-    /// The site's name, why it is the one, and where it stands.
+    /// The site's name, why it was selected, and its place.
     pub site: Option<(String, &'static str, Place)>,
-    /// Steps in the order they were come to.
+    /// Steps in the order in which they were reached.
     pub steps: Vec<StepTold>,
-    /// Files looked for, and what the kernel says of each name.
+    /// Files that were looked up, and the kernel's result for each name.
     pub files: Vec<(String, String)>,
-    /// The error page that stands for the answer.
+    /// The error page of the response.
     pub page: Option<(String, Place)>,
     /// The status.
     pub status: u16,
     /// The outcome's name and meaning.
     pub outcome: (&'static str, &'static str),
-    /// Fields of the answer but Date.
+    /// Fields of the response except Date.
     pub fields: Vec<FieldTold>,
-    /// Bytes of content that a GET would have.
+    /// Bytes of content in the response to a GET.
     pub body_bytes: u64,
-    /// Whether a page or a script answers; then there is no status, as its code decides that.
+    /// True if a page or a script responds; there is no status then, as its code decides.
     pub runs: bool,
-    /// Who answers instead of this server; then there is no status and no outcome.
+    /// Set if an origin responds; there is no status and no outcome then.
     pub proxy: Option<ProxyTold>,
 }
 
 impl Spec {
-    /// Tells what would become of a request, now. Opens files as a request would, and listens to nobody.
+    /// Explains the current handling of a request. Opens files as a request would, without network access.
     pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
         let (listener, remark) = self.choose_listener(question);
         self.explain_at(question, listener, remark)
     }
 
-    /// The same for a request that comes in at the listener with the index `listener`, whatever the URL's port is.
+    /// Explains a request that arrives at the listener with the index `listener`, regardless of the URL's port.
     pub fn explain_at(
         self: &Arc<Self>,
         question: &Question,
@@ -175,7 +175,7 @@ impl Spec {
             return told;
         }
         match reply {
-            // It says itself what would be run.
+            // The trace describes the program already.
             Reply::Later(_) if told.runs => {}
             Reply::Now(response) => told.set_answer(&response, &changes),
             Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
@@ -183,7 +183,7 @@ impl Spec {
         told
     }
 
-    /// The listener whose scheme and port are the URL's, or the nearest to it.
+    /// The listener with the URL's scheme and port, or the closest one.
     fn choose_listener(&self, question: &Question) -> (u32, Option<&'static str>) {
         let fits = |scheme: bool, port: bool, host: bool| {
             self.listeners.iter().position(|listener| {
@@ -205,7 +205,7 @@ impl Spec {
 }
 
 impl Forwarding {
-    /// What would be asked of whom, and what the store has: it has something in a running process alone.
+    /// The upstream request, and the state of the store, which is filled only in a running process.
     fn tell(&self, accelerator: &Accelerator, request: &Request<'_>) -> ProxyTold {
         let refusal = match &self.cache {
             None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
@@ -246,7 +246,7 @@ impl Forwarding {
     }
 }
 
-/// Writes down what it is told.
+/// A trace that records events.
 struct Teller {
     told: Explanation,
     changes: Vec<(Place, FieldOp)>,
@@ -320,7 +320,7 @@ impl Trace for Teller {
     }
 }
 
-/// What the kernel says of `name` below `root`.
+/// The kernel's result for `name` below `root`.
 fn describe_name(root: &Root, name: &[u8]) -> String {
     match root.identify(name) {
         Ok(Named::File(identity)) => {
@@ -366,7 +366,7 @@ impl Explanation {
             .collect();
     }
 
-    /// The explanation as JSON; the schema's version stands in it.
+    /// The explanation as JSON, including the schema's version.
     pub fn to_json(&self) -> Value {
         let place = |place: &Place| show_place(place);
         let answers = self.proxy.is_none();

@@ -1,19 +1,18 @@
-//! From the host that a request names to the site that answers for it.
+//! Selection of the site for a request's host.
 //!
-//! Each listener has a table of its own, as a site is served at its own listeners only. An exact name goes before the
-//! longest `*.` that fits, and that before `*`. Where none fits, nothing is served under a name that nobody wrote:
-//! RFC 9110 §15.5.20 has 421 for it, and a page that lures a browser to our address under its own name (DNS
-//! rebinding) gets nothing. Whoever wants a default writes `*`. A request without Host, which only HTTP/1.0 may send,
-//! names no site: it is for `*`, or for the listener's only site.
+//! Each listener has a table of its own, as a site is served only on its own listeners. An exact name precedes the
+//! longest matching `*.` name, which precedes `*`. If none matches, the response is 421 (RFC 9110 §15.5.20), so that
+//! a name nobody configured, as in DNS rebinding, gets nothing. For a default site, configure `*`. A request without
+//! Host, permitted in HTTP/1.0 only, names no site: it goes to `*`, or to the listener's only site.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// RFC 1035 §2.3.4, in its text form with the last dot.
+/// RFC 1035 §2.3.4, in text form with the trailing dot.
 const HOST_BYTES_MAX: usize = 254;
 
-/// Splits `host[:port]` at the port. What came in a request was checked by `flatout_http::host`.
+/// Splits `host[:port]` at the port. The host of a request was validated by `flatout_http::host`.
 pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
     let from = host_port.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
     match host_port[from..].iter().position(|&byte| byte == b':') {
@@ -22,16 +21,16 @@ pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// How a site was found.
+/// The kind of match that selected a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// By its name.
+    /// Its exact name.
     Exact,
-    /// By the part behind `*.`.
+    /// A suffix after `*.`.
     Suffix,
-    /// By `*`.
+    /// The default `*`.
     Any,
-    /// The request named no host, and the listener has one site only.
+    /// The request has no host, and the listener has only one site.
     OnlySite,
 }
 
@@ -39,15 +38,15 @@ pub(crate) enum Match {
 #[derive(Debug, Default)]
 pub(crate) struct HostTable {
     exact: HashMap<Box<[u8]>, u32, RandomState>,
-    /// Without the `*.`.
+    /// Without the leading `*.`.
     suffixes: HashMap<Box<[u8]>, u32, RandomState>,
     any: Option<u32>,
-    /// The sites, in written order.
+    /// The sites, in configuration order.
     pub(crate) sites: Vec<u32>,
 }
 
 impl HostTable {
-    /// Adds `site` under `host`. The site that has the name already is the error.
+    /// Adds `site` under `host`. Returns the existing site of that name as the error.
     pub(crate) fn insert(&mut self, host: &str, site: u32) -> Result<(), u32> {
         if self.sites.last() != Some(&site) {
             self.sites.push(site);
@@ -73,7 +72,7 @@ impl HostTable {
         }
     }
 
-    /// The site for `host`, which may have a port.
+    /// The site for `host`, which may include a port.
     #[inline]
     pub(crate) fn find(&self, host: Option<&[u8]>) -> Option<(u32, Match)> {
         let any = self.any.map(|site| (site, Match::Any));

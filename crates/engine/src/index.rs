@@ -1,7 +1,8 @@
-//! From a path to the steps of a block that could apply to it: a thousand routes cost no more than the few that match.
+//! An index from paths to the steps of a block that may apply: a thousand routes cost no more than the few that
+//! match.
 //!
-//! A step that is no route, or whose paths have nothing in common, is in a list of its own; the others are found by
-//! the whole path, or by its first segments. The lists are merged in written order as they are walked.
+//! Steps that are not routes, or whose paths have nothing in common, are in a separate list; the others are found by
+//! the whole path, or by its first segments. The walk merges the lists in configuration order.
 
 use crate::pattern::{KEY_SEGMENTS_MAX, Key};
 use foldhash::fast::RandomState;
@@ -14,12 +15,12 @@ type Lists = HashMap<Box<[u8]>, Vec<u32>, RandomState>;
 pub(crate) struct Index {
     always: Vec<u32>,
     exact: Lists,
-    /// By one segment and its slash, by two, by three.
+    /// By one segment with its slash, by two, by three.
     segments: [Lists; KEY_SEGMENTS_MAX],
 }
 
 impl Index {
-    /// The index of steps with `keys`, in written order; no keys: the step applies whatever the path is.
+    /// The index of steps with `keys`, in configuration order; a step without keys applies to every path.
     pub(crate) fn new(keys: impl Iterator<Item = Option<Vec<Key>>>) -> Self {
         let mut index = Self::default();
         for (step, keys) in keys.enumerate() {
@@ -45,7 +46,7 @@ impl Index {
         index
     }
 
-    /// The steps for `path`, decoded and without its first slash, from step `first` on.
+    /// The steps for `path`, decoded and without its leading slash, from step `first` on.
     #[inline]
     pub(crate) fn candidates(&self, path: &[u8], first: u32) -> Candidates<'_> {
         let mut lists: [&[u32]; KEY_SEGMENTS_MAX + 2] = [&[]; KEY_SEGMENTS_MAX + 2];
@@ -68,7 +69,7 @@ impl Index {
     }
 }
 
-/// Steps that could apply, in written order.
+/// Steps that may apply, in configuration order.
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     lists: [&'a [u32]; KEY_SEGMENTS_MAX + 2],

@@ -1,25 +1,25 @@
-//! Sites and routes: one request finds its handler here.
+//! Sites and routes: selection and execution of a request's handler.
 //!
-//! A [`Spec`] is a configuration put to use, shared by all workers; an [`Engine`] is what one worker answers with.
-//! Written order is execution order: a request goes through the steps of its site one by one, and the first that
-//! answers ends the walk. An index keeps that true and cheap at once.
+//! A [`Spec`] is a compiled configuration, shared by all workers; an [`Engine`] handles one worker's requests.
+//! Configuration order is execution order: a request passes the steps of its site one by one, and the first handler
+//! that responds ends the walk. An index makes that cheap.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`spec`] | a configuration put to use, and everything that stands against it |
+//! | [`spec`] | the compiled configuration, and its errors |
 //! | `host` | from a host to a site |
-//! | `step`, `pattern`, `index` | steps, what routes match, and which steps a path could concern |
-//! | `walk` | from a request to an answer, step by step |
+//! | `step`, `pattern`, `index` | steps, route conditions, and an index of steps by path |
+//! | `walk` | from a request to a response, step by step |
 //! | `policy`, `text` | header steps in force; texts with variables |
 //! | `answer` | pages, redirects and texts under a policy |
-//! | `network`, `rate`, `cors` | who may come, how often, and from which pages |
-//! | `auth`, `credentials` | names and passwords |
-//! | `owned` | a request that outlives the turn it came in |
-//! | [`engine`] | what one worker holds, and how it changes over to another configuration |
-//! | [`explain`] | the same walk, told |
-//! | [`outcome`], [`error`] | reasons, by name |
+//! | `network`, `rate`, `cors` | access by address, rate limits, cross-origin requests |
+//! | `auth`, `credentials` | basic authentication |
+//! | `owned` | a request that outlives its turn |
+//! | [`engine`] | a worker's state, and its switch to a new configuration |
+//! | [`explain`] | the same walk, traced |
+//! | [`outcome`], [`error`] | named reasons |
 //!
-//! Absent by design: sockets, how files are read, the parsing of configurations.
+//! Absent by design: sockets, reading files, parsing configurations.
 
 mod answer;
 mod auth;

@@ -1,18 +1,18 @@
-//! Which text of the counters a request gets: the format that every Prometheus reads, or OpenMetrics where it asks for that.
+//! Content negotiation of metrics: Prometheus text, or OpenMetrics if the request prefers it.
 
 use flatout_http::token::trim;
 use std::sync::Arc;
 
-/// A format of the counters.
+/// A format of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
-    /// Prometheus' text format 0.0.4.
+    /// Prometheus text format 0.0.4.
     Text,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
 }
 
-/// Writes the counters in a format.
+/// Writes the metrics in a format.
 pub type MetricsText = Arc<dyn Fn(MetricsFormat) -> String + Send + Sync>;
 
 impl MetricsFormat {
@@ -24,8 +24,8 @@ impl MetricsFormat {
         }
     }
 
-    /// The format for a request with these values of Accept (RFC 9110 §12.5.1): OpenMetrics where the request names it and
-    /// does not prefer plain text.
+    /// The format for a request with these values of Accept (RFC 9110 §12.5.1): OpenMetrics if the request names it
+    /// and does not prefer plain text.
     pub fn of_accept<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut open, mut text) = (0, 0);
         for range in values.flat_map(|value| value.split(|&byte| byte == b',')) {
@@ -42,7 +42,7 @@ impl MetricsFormat {
     }
 }
 
-/// A weight in thousandths (RFC 9110 §12.4.2); `None`: the parameter is none.
+/// A weight in thousandths (RFC 9110 §12.4.2); `None` if it is malformed.
 fn quality(parameter: &[u8]) -> Option<u32> {
     let (name, value) = parameter.split_at_checked(2)?;
     if !name.eq_ignore_ascii_case(b"q=") {

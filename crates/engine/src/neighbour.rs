@@ -1,22 +1,22 @@
-//! Whom a request comes from, when a neighbour that is believed has passed it on.
+//! The original client of a request that a trusted proxy forwarded.
 
 use crate::host::split_port;
 use flatout_config::model::{Cidr, is_trusted};
 use flatout_http::forwarded::{ClientClaim, read_claim};
 use flatout_net::handler::Request;
 
-/// A request as the client made it, as far as it was told.
+/// A request with the claims of a trusted proxy applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told<'a> {
-    /// The request, from the client and over what the client used.
+    /// The request, with the client's address and protocol.
     pub(crate) request: Request<'a>,
-    /// The host that the client asked for, when it was told.
+    /// The host in the client's request, if forwarded.
     pub(crate) host: Option<&'a [u8]>,
-    /// The port that the client asked, when it was told.
+    /// The port in the client's request, if forwarded.
     pub(crate) port: Option<u16>,
 }
 
-/// Believes what the neighbours in `trusted` have told of `request`; of others, nothing.
+/// Applies the claims about `request` if they come from a proxy in `trusted`; ignores them otherwise.
 pub(crate) fn believe<'a>(request: &Request<'a>, trusted: &[Cidr]) -> Told<'a> {
     let mut told = Told { request: *request, host: None, port: None };
     if !is_trusted(trusted, request.client.map(|client| client.ip())) {

@@ -1,15 +1,15 @@
-//! Addresses and networks: who may come.
+//! Access control by address and network.
 
 use flatout_config::model::{Access, Network};
 use std::net::IpAddr;
 
-/// `address` without the IPv6 form of an IPv4 address, which a socket for both has (RFC 4291 §2.5.5.2).
+/// `address`, with an IPv4-mapped IPv6 address, as from a dual-stack socket, converted to IPv4 (RFC 4291 §2.5.5.2).
 pub(crate) fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Whether `client` may come, and which rule said so. An address that the kernel would not tell fits only `all`, and
-/// is let in only by a rule.
+/// Returns whether `client` has access, and which rule decided. An unknown address matches only `all`, and is
+/// admitted only by a rule.
 pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, Option<usize>) {
     let fits = |network: &Network| match (network, client) {
         (Network::All, _) => true,

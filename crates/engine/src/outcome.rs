@@ -1,5 +1,5 @@
-//! Why the engine, and not a handler, answered: one table, between those of `flatout-serve` and `flatout-proxy`;
-//! behind them stand those of `flatout-pages` and of `flatout-fastcgi`.
+//! The engine's own outcomes, in one table between those of `flatout-serve` and `flatout-proxy`; those of
+//! `flatout-pages` and `flatout-fastcgi` follow.
 
 use flatout_fastcgi::Outcome as Run;
 use flatout_pages::Outcome as Paged;
@@ -8,7 +8,7 @@ use flatout_reason::join;
 use flatout_serve::outcome::Outcome as Served;
 
 flatout_reason::reasons! {
-    /// Why an answer was what it was, where no file decided it.
+    /// The outcome of a response that no file determined.
     pub enum Outcome { name, text, }
     SiteUnknown, "site_unknown", "No site of this listener has the host's name: 421.";
     HostNeeded, "host_needed", "The answer would name the host, and the request named none: 400.";
@@ -32,24 +32,24 @@ impl Outcome {
     }
 }
 
-/// Where the outcomes of proxies begin in [`OUTCOMES`].
+/// Index in [`OUTCOMES`] of the first outcome of proxies.
 pub(crate) const PROXY_BASE: usize = Served::ALL.len() + Outcome::ALL.len();
 
-/// Where the outcomes of active pages begin in [`OUTCOMES`].
+/// Index in [`OUTCOMES`] of the first outcome of active pages.
 pub(crate) const PAGES_BASE: usize = PROXY_BASE + Proxied::NAMES.len();
 
-/// Where the outcomes of application servers begin in [`OUTCOMES`].
+/// Index in [`OUTCOMES`] of the first outcome of application servers.
 pub(crate) const PHP_BASE: usize = PAGES_BASE + Paged::NAMES.len();
 
 const COUNT: usize = PHP_BASE + Run::NAMES.len();
 
-/// The names of all outcomes that an [`crate::Engine`] counts: those of files, of the engine, of proxies, of pages, and
-/// of application servers.
+/// Names of all outcomes of an [`crate::Engine`]: those of files, of the engine, of proxies, of pages, and of
+/// application servers.
 pub const OUTCOMES: [&str; COUNT] = join(&[Served::NAMES, Outcome::NAMES, Proxied::NAMES, Paged::NAMES, Run::NAMES]);
 
 const TEXTS: [&str; COUNT] = join(&[Served::TEXTS, Outcome::TEXTS, Proxied::TEXTS, Paged::TEXTS, Run::TEXTS]);
 
-/// What the outcome at `index` into [`OUTCOMES`] means.
+/// The meaning of the outcome at `index` in [`OUTCOMES`].
 pub fn outcome_text(index: u8) -> &'static str {
     TEXTS.get(usize::from(index)).copied().unwrap_or("")
 }

@@ -1,46 +1,46 @@
-//! Patterns with stars: of paths, and of field values.
+//! Wildcard patterns for paths and field values.
 //!
-//! A path is matched decoded and without its first slash, as `flatout_http::path::decode_path` leaves it. A star at
-//! the beginning or at the end of a pattern stands for any run of characters, slashes included; one in between stays
-//! within its segment. So `/admin/*` is all that is below the folder, `*.php` every path with that ending, and
-//! `/*/feed.xml` the feed of each folder.
+//! A path is matched decoded and without its leading slash, as `flatout_http::path::decode_path` returns it. A star
+//! at the start or the end of a pattern matches any run of characters, including slashes; one in between stays within
+//! its segment. So `/admin/*` is everything below the folder, `*.php` every path with that suffix, and `/*/feed.xml`
+//! the feed of each folder.
 
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Byte(u8),
-    /// A run of bytes without slash.
+    /// A run of bytes without slashes.
     Within,
     /// A run of any bytes.
     Across,
 }
 
-/// A pattern of paths.
+/// A pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathPattern {
-    /// Two when the pattern begins with `*/`: the star may also stand for nothing before the first slash, which
-    /// decoded paths do not have.
+    /// Two if the pattern begins with `*/`: the star may also match nothing before the leading slash, which decoded
+    /// paths do not have.
     forms: Vec<Box<[Token]>>,
     text: Box<[u8]>,
 }
 
-/// What is known of the paths that a pattern matches, for the index.
+/// The common property of the paths that a pattern matches, for the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// This path alone.
+    /// Only this path.
     Exact(Vec<u8>),
-    /// Paths that begin so: whole segments, each with its slash.
+    /// Paths with this prefix: whole segments, each with its slash.
     Segments(Vec<u8>),
-    /// Any.
+    /// Any path.
     Any,
 }
 
-/// Segments that a key has at the most.
+/// Upper bound of the segments in a key.
 pub(crate) const KEY_SEGMENTS_MAX: usize = 3;
 
 impl PathPattern {
-    /// The pattern written as `text`.
+    /// Parses the pattern `text`.
     pub(crate) fn new(text: &str) -> Self {
         let bytes = text.strip_prefix('/').unwrap_or(text).as_bytes();
         let tokens = |bytes: &[u8], leading: bool| -> Box<[Token]> {
@@ -60,12 +60,12 @@ impl PathPattern {
         Self { forms, text: bytes.into() }
     }
 
-    /// Whether `path` matches, and which part of it the last star stands for: nothing at its end, without a star.
+    /// Matches `path`; returns the part that the last star matched, empty at the end if there is no star.
     pub(crate) fn match_path(&self, path: &[u8]) -> Option<Range<usize>> {
         self.forms.iter().find_map(|tokens| match_tokens(tokens, path))
     }
 
-    /// What all paths that match have in common.
+    /// The common property of all paths that match.
     pub(crate) fn key(&self) -> Key {
         let Some(star) = self.text.iter().position(|&byte| byte == b'*') else {
             return Key::Exact(self.text.to_vec());
@@ -79,7 +79,7 @@ impl PathPattern {
     }
 }
 
-/// A star that is being tried: its token, where its run begins, and where it ends in this attempt.
+/// A star being tried: its token, the start of its run, and the run's end in this attempt.
 #[derive(Clone, Copy)]
 struct Star {
     token: usize,
@@ -87,8 +87,8 @@ struct Star {
     end: usize,
 }
 
-/// The stars of one segment match independently of the others, so of those within segments only the latest is ever
-/// tried again; a leading star across segments is tried again when that fails.
+/// The stars of one segment match independently of the others, so among those within segments only the latest is ever
+/// retried; a leading star across segments is retried after that fails.
 fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
     let (mut token, mut at) = (0, 0);
     let (mut within, mut across): (Option<Star>, Option<Star>) = (None, None);
@@ -125,8 +125,8 @@ fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
             continue;
         }
         let star = across.as_mut()?;
-        // All runs of the one star within this segment failed, and a later beginning leaves it only some of them:
-        // the next that is worth trying leads it to the next segment.
+        // All runs of the star within this segment failed, and a later start leaves it a subset of them: the next
+        // useful attempt moves it to the next segment.
         let skip = match within {
             Some(failed) if stars_within == 1 => (failed.end + 1).saturating_sub(failed.token - star.token - 1),
             _ => 0,
@@ -140,7 +140,7 @@ fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// Whether `value` is what `pattern` says, in which a star stands for any run of bytes.
+/// Returns whether `value` matches `pattern`, in which a star matches any run of bytes.
 pub(crate) fn match_value(pattern: &[u8], value: &[u8]) -> bool {
     let (mut next, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,7 +1,7 @@
-//! Which header steps a request went through, as one number: what is built once per combination is found by it.
+//! The header steps that a request passed, as one number, which identifies everything built for that combination.
 //!
-//! The steps in force are a path in a tree that grows as combinations are met. Finding the next node costs one look-up
-//! and no allocation. The tree is bounded: should requests meet more combinations than it holds, it begins anew.
+//! The steps in force form a path in a tree that grows with each new combination. Finding the next node costs one
+//! lookup and no allocation. The tree is bounded: if requests cause more combinations than it holds, it is cleared.
 
 use flatout_config::model::FieldOp;
 use flatout_net::response::Head;
@@ -11,15 +11,15 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Combinations that a tree holds.
+/// Upper bound of the combinations in a tree.
 const POLICIES_MAX: usize = 1024;
 
-/// The combinations met so far, each with its policy.
+/// The combinations so far, each with its policy.
 #[derive(Debug)]
 pub(crate) struct Policies {
     nodes: Vec<Rc<Policy>>,
     edges: HashMap<(u32, u32), u32, RandomState>,
-    /// Those of the configuration before this one: equal ones keep their number, and what was built for them.
+    /// Those of the previous configuration: equal ones retain their number, and everything built for them.
     inherited: Vec<Rc<Policy>>,
     ids: Rc<Cell<u32>>,
 }
@@ -34,8 +34,9 @@ impl Policies {
         self.nodes.get(node as usize).unwrap_or(&self.nodes[0])
     }
 
-    /// What the next configuration inherits: all policies met, then those that were inherited and not met since, as
-    /// far as there is room. A worker that nobody asked between two reloads must know its numbers again after both.
+    /// The policies that the next configuration inherits: all of this one's, then those inherited but not used since,
+    /// as far as there is room. A worker without requests between two reloads must still recognise its numbers after
+    /// both.
     pub(crate) fn bequeath(&self) -> Vec<Rc<Policy>> {
         let mut heirs: Vec<Rc<Policy>> = Vec::new();
         let mut ids = HashSet::new();
@@ -47,7 +48,7 @@ impl Policies {
         heirs
     }
 
-    /// The node for `node` and, after it, `change`, which makes the changes `fields`.
+    /// The node after `node` for `change`, which applies the operations `fields`.
     #[inline]
     pub(crate) fn extend(&mut self, node: u32, change: u32, fields: &[FieldOp]) -> u32 {
         match self.edges.get(&(node, change)) {
@@ -61,7 +62,7 @@ impl Policies {
         let fields: Rc<[FieldOp]> = before.fields.iter().chain(fields).cloned().collect();
         let known = self.nodes.iter().chain(&self.inherited).find(|policy| policy.fields == fields);
         let policy = known.cloned().unwrap_or_else(|| {
-            // 0 is the empty policy's.
+            // 0 is the empty policy's number.
             self.ids.set(self.ids.get().wrapping_add(1).max(1));
             Rc::new(Policy { id: self.ids.get(), fields })
         });
@@ -69,7 +70,7 @@ impl Policies {
             self.nodes.truncate(1);
             self.edges.clear();
             self.inherited.clear();
-            // The edge leads from a node that is gone, so it is not kept.
+            // The edge would start at a dropped node, so it is not stored.
             self.nodes.push(policy);
             return 1;
         }
@@ -80,7 +81,7 @@ impl Policies {
     }
 }
 
-/// `fields` after the changes of `policy`, in order.
+/// `fields` after the operations `changes`, in order.
 pub(crate) fn apply(fields: &[(&str, &str)], changes: &[FieldOp]) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

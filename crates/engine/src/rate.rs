@@ -1,10 +1,10 @@
-//! How often each address may ask: the generic cell rate algorithm, in one table that all workers share.
+//! Rate limits per address: the generic cell rate algorithm, in one table shared by all workers.
 //!
-//! An address has one number, its theoretical arrival time: when it would have used up what it has asked for so far.
-//! Numbers stand in a table of fixed size, eight to a set (a cache line), each together with a tag of the address in
-//! one atomic word, so there is no lock and nothing grows. A set that is full gives up its oldest number, which is the
-//! one that matters least: whoever floods from many addresses wins back a burst for some of them. The hash has a key
-//! of this process, so nobody can aim.
+//! Each address has one number, its theoretical arrival time: when it would have used up its requests so far. The
+//! numbers are in a table of fixed size, with eight per set (a cache line), each in one atomic word with a tag of the
+//! address, so there is no lock and no growth. A full set replaces its oldest number, which matters least: an
+//! attacker with many addresses regains a burst for some of them. The hash is keyed per process, so collisions cannot
+//! be targeted.
 
 use crate::network::normalise;
 use flatout_config::model::RateLimit;
@@ -13,43 +13,44 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One cache line.
+/// Entries per set; together one cache line.
 const WAYS: usize = 8;
 
-/// 32,768 addresses in 256 KiB for each `rate-limit` step.
+/// Sets per table: 32,768 addresses in 256 KiB for each `rate-limit` step.
 const SETS: usize = 4096;
 
-/// Ticks in a millisecond. 42 bits of ticks are two years and two months; a number from before a wrap lies further in
-/// the future than any can, and counts as none.
+/// Ticks per millisecond. 42 bits of ticks are two years and two months; a number from before a wrap-around is
+/// further in the future than possible, and is ignored.
 const TICKS_PER_MS: u64 = 64;
 const TIME_BITS: u32 = 42;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// Workers read the clock once a turn, so one may be behind another. A minute is more than any turn takes.
+/// Tolerance for clock differences, in ticks. Workers read the clock once per turn, so they may disagree; a minute
+/// exceeds any turn.
 const SKEW_TICKS: u64 = 60_000 * TICKS_PER_MS;
 
-/// So often an exchange is tried again when other workers came between; then the request passes.
+/// Attempts of an exchange that races with other workers; after that the request passes.
 const RACES_MAX: u32 = 16;
 
-/// What became of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It may go on.
+    /// It passes.
     Pass,
-    /// It may come again after so many seconds, at least one.
+    /// It is rejected, and may be repeated after this many seconds, at least one.
     Wait(u64),
 }
 
-/// The addresses that asked under one `rate-limit` step.
+/// The addresses under one `rate-limit` step.
 #[derive(Debug)]
 pub(crate) struct RateTable {
     limit: RateLimit,
     hash: RandomState,
-    /// Made with the first request: of a thousand sites, most are asleep.
+    /// Allocated with the first request, as most of a thousand sites are inactive.
     words: OnceLock<Box<[AtomicU64]>>,
-    /// Between two requests that come evenly.
+    /// Interval between evenly spaced requests, in ticks.
     interval_ticks: u64,
-    /// How far an address may be ahead.
+    /// How far ahead an address may be, in ticks.
     burst_ticks: u64,
 }
 
@@ -62,7 +63,7 @@ impl RateTable {
         Self { limit, hash: RandomState::new(), words: OnceLock::new(), interval_ticks, burst_ticks }
     }
 
-    /// What the table is for.
+    /// The limit of this table.
     pub(crate) const fn limit(&self) -> &RateLimit {
         &self.limit
     }
@@ -73,8 +74,8 @@ impl RateTable {
         let set = (hash as usize % SETS) * WAYS;
         let words = self.words.get_or_init(|| (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect());
         let words = &words[set..set + WAYS];
-        // Never zero, so that no word in use is empty. Of eight addresses in a set, one in half a million shares its
-        // tag with a ninth.
+        // Never zero, so that no word in use looks empty. Of eight addresses in a set, one in half a million shares
+        // its tag with a ninth.
         let tag = (hash >> TIME_BITS).max(1) << TIME_BITS;
         let now = now_ms.saturating_mul(TICKS_PER_MS) & TIME_MASK;
         for _ in 0..RACES_MAX {
@@ -92,7 +93,7 @@ impl RateTable {
         Decision::Pass
     }
 
-    /// The word for `tag`, what it holds, and how far its address is ahead of `now`: its own, or one to replace.
+    /// The word for `tag`, its value, and how far its address is ahead of `now`: its own word, or one to replace.
     fn find<'a>(&self, words: &'a [AtomicU64], tag: u64, now: u64) -> (&'a AtomicU64, u64, u64) {
         let mut oldest: Option<(&AtomicU64, u64, u64)> = None;
         for word in words {
@@ -109,15 +110,14 @@ impl RateTable {
         (word, value, 0)
     }
 
-    /// How far the address with `value` is ahead of `now`. What could not have been written is none: it lies in the
-    /// past.
+    /// How far the address with `value` is ahead of `now`. An impossible value is in the past, so it is not ahead.
     fn ahead(&self, value: u64, now: u64) -> u64 {
         let ahead = (value & TIME_MASK).wrapping_sub(now) & TIME_MASK;
         if value == 0 || ahead > self.burst_ticks + SKEW_TICKS { 0 } else { ahead }
     }
 }
 
-/// Whom a client counts as: an IPv6 subscriber has a /64 at least (RFC 6177), so that is one.
+/// The unit that a client counts as: a whole /64 for IPv6, as a subscriber has at least that (RFC 6177).
 fn subject(client: Option<IpAddr>) -> (u8, u64) {
     match client.map(normalise) {
         None => (0, 0),

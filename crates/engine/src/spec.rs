@@ -1,5 +1,5 @@
-//! A configuration put to use: folders opened, hashes and pages checked, hosts and routes indexed. It never changes,
-//! and all workers share it; a reload is another one.
+//! A compiled configuration: folders opened, hashes and pages validated, hosts and routes indexed. It is immutable
+//! and shared by all workers; a reload creates a new one.
 
 mod compile;
 mod php;
@@ -26,26 +26,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What a configuration is put to use with.
+/// Inputs of a compilation besides the configuration.
 #[derive(Clone, Default)]
 pub struct Sources<'a> {
-    /// The configuration before this one: what has not changed keeps what was learnt under it.
+    /// The previous configuration: unchanged parts retain their learnt state.
     pub previous: Option<&'a Spec>,
-    /// What a `metrics` step answers with; without it, nothing.
+    /// Source of the `metrics` step; without it, the step has no content.
     pub metrics: Option<MetricsText>,
-    /// What all proxies and caches of the process share; without it, nothing is kept of origins' answers.
+    /// State shared by all proxies and caches of the process; without it, no origin responses are stored.
     pub accelerator: Option<Arc<Accelerator>>,
-    /// What all active pages of the process share.
+    /// State shared by all active pages of the process.
     pub pages: Option<Arc<PagesShared>>,
 }
 
 impl Spec {
-    /// Whether any site has active pages.
+    /// Returns whether any site has active pages.
     pub const fn has_pages(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// What all active pages of the process share.
+    /// State shared by all active pages of the process.
     pub const fn pages(&self) -> &Arc<PagesShared> {
         &self.pages_shared
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for Sources<'_> {
     }
 }
 
-/// A configuration put to use.
+/// A compiled configuration.
 pub struct Spec {
     pub(crate) listeners: Vec<ListenerSpec>,
     pub(crate) sites: Vec<SiteSpec>,
@@ -70,17 +70,17 @@ pub struct Spec {
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
     /// Steps of active pages.
     pub(crate) active: Vec<Arc<PagesStep>>,
-    /// Where each of them stands.
+    /// The place of each of them.
     pub(crate) active_places: Vec<Place>,
-    /// What all active pages of the process share.
+    /// State shared by all active pages of the process.
     pub(crate) pages_shared: Arc<PagesShared>,
     pub(crate) php: Vec<PhpSpec>,
-    /// What all proxies and caches of the process share.
+    /// State shared by all proxies and caches of the process.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) metrics: Option<MetricsText>,
-    /// The number that the next `files` step gets which no step had before.
+    /// The next unused number of a `files` step.
     pub(crate) next_files_id: u32,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct ListenerSpec {
     pub(crate) redirect_https_port: Option<u16>,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) secure: bool,
-    /// Where what concerns no site is logged.
+    /// The log of requests that reach no site.
     pub(crate) log: u8,
 }
 
@@ -102,17 +102,17 @@ pub(crate) struct SiteSpec {
     pub(crate) number: u32,
     pub(crate) place: Place,
     pub(crate) hosts: Vec<String>,
-    /// The first name that is one host's, for requests that name none.
+    /// Its first exact name, for requests without host.
     pub(crate) name: Option<String>,
     pub(crate) log: u8,
-    /// Whether some step leads to other servers, which have names and methods that a folder has not.
+    /// True if some step forwards to other servers, which support names and methods that a folder does not.
     pub(crate) forwards: bool,
-    /// How scripts and pages are named, where some rule guards paths; `None` where nothing is guarded.
+    /// The names of scripts and pages, if some rule guards paths; `None` if none does.
     pub(crate) guarded_names: Option<ScriptNames>,
     pub(crate) block: Block,
 }
 
-/// A folder that is held open for all workers.
+/// A folder held open for all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -123,18 +123,18 @@ pub(crate) struct Folder {
     watched: bool,
 }
 
-/// A `files` step, or several that are the same.
+/// A `files` step, or several equal ones.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesSpec {
     pub(crate) id: u32,
     /// The folder, with those that its links may lead into.
     pub(crate) root: Arc<Root>,
-    /// The folder alone, then those that its links may lead into: what is compared with an earlier configuration.
+    /// The folder, then those that its links may lead into: compared with the previous configuration.
     folders: Vec<Arc<Root>>,
     pub(crate) settings: model::Files,
     pub(crate) recheck_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// Names whose content is not given out, as scripts or pages are run here.
+    /// Names whose content is hidden, as they are scripts or pages.
     pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
@@ -149,13 +149,13 @@ impl FilesSpec {
     }
 }
 
-/// A `php` step, and the folders from which its scripts may have files sent.
+/// A `php` step, and the folders from which its scripts may send files.
 #[derive(Debug)]
 pub(crate) struct PhpSpec {
     pub(crate) step: Arc<PhpStep>,
-    /// Folders as they are written in X-Sendfile, each an index into [`Spec::files`].
+    /// Folders as written in X-Sendfile, each with an index into [`Spec::files`].
     pub(crate) sendfile: Vec<(PathBuf, u32)>,
-    /// Beginnings of addresses in X-Accel-Redirect, the longest first.
+    /// Prefixes of paths in X-Accel-Redirect, the longest first.
     pub(crate) accel: Vec<(String, u32)>,
 }
 
@@ -164,31 +164,34 @@ pub(crate) struct PhpSpec {
 pub(crate) struct PageSpec {
     pub(crate) place: Place,
     pub(crate) statuses: Vec<u16>,
-    /// The file's name below its folder, encoded, with a slash before it.
+    /// The file's path below its folder, encoded, with a leading slash.
     pub(crate) path: String,
     pub(crate) content_type: String,
     /// Index into [`Spec::files`].
     pub(crate) files: u32,
 }
 
-/// Changes of fields that one step makes.
+/// Field operations of one step.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) place: Place,
-    /// Those that are the same for every request.
+    /// Operations that are the same for every request.
     pub(crate) fields: Vec<FieldOp>,
-    /// Fields whose values take from the request: name and value.
+    /// Fields whose values depend on the request: name and value.
     pub(crate) rendered: Vec<(String, Text)>,
 }
 
 impl Spec {
-    /// Puts `config` to use, or says everything that stands against it.
+    /// Compiles `config`.
+    ///
+    /// # Errors
+    /// All problems that were found.
     pub fn compile(config: &Config, sources: &Sources<'_>) -> Result<Self, Vec<SpecError>> {
         compile::compile(config, sources)
     }
 
-    /// The forms that `target`, the path and query of a URL, has in the keys of stored responses: as it is, and as each
-    /// `cache` step shortens its query.
+    /// The forms that `target`, the path and query of a URL, has in the keys of stored responses: unchanged, and as
+    /// each `cache` step normalises its query.
     pub fn key_targets(&self, target: &str) -> Vec<String> {
         let mut targets = vec![target.to_owned()];
         for step in &self.cache_steps {
@@ -200,13 +203,14 @@ impl Spec {
         targets
     }
 
-    /// Every folder that requests may lead into, the parents of error pages included: what a sandbox must allow.
+    /// Every folder that requests may reach, including the parents of error pages, for the sandbox.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
-    /// Opens what active pages keep and ask, for `workers` workers; what is open already stays as it is. To be called as the
-    /// user that the process runs as, before the configuration comes into force: until then its pages do not run.
+    /// Opens the databases and connections of active pages, for `workers` workers; those already open are unchanged.
+    /// Must be called as the user of the running process, before the configuration takes effect: until then its pages
+    /// do not run.
     pub fn open_pages(&self, workers: usize) -> Result<Vec<String>, Vec<SpecError>> {
         let (mut applied, mut errors) = (Vec::new(), Vec::new());
         for (step, place) in self.active.iter().zip(&self.active_places) {
@@ -218,8 +222,8 @@ impl Spec {
         if errors.is_empty() { Ok(applied) } else { Err(errors) }
     }
 
-    /// The folders in which active pages write: those of databases. Uploads go elsewhere, and where that is forbidden they stay
-    /// in memory.
+    /// The folders in which active pages write, which are those of databases. Uploads go elsewhere, and stay in
+    /// memory if that is forbidden.
     pub fn written_folders(&self) -> impl Iterator<Item = PathBuf> {
         let databases = self.active.iter().filter_map(|step| step.settings().database.as_ref());
         databases.map(|database| match database.path.parent() {
@@ -228,7 +232,7 @@ impl Spec {
         })
     }
 
-    /// Whether some origin or application server has a name, which must be looked up while the process runs.
+    /// Returns whether some origin or application server has a name that must be resolved while the process runs.
     pub fn asks_by_name(&self) -> bool {
         self.proxies.iter().any(|proxy| proxy.asks_by_name())
             || self.php.iter().any(|php| php.step.asks_by_name())
@@ -238,12 +242,12 @@ impl Spec {
             })
     }
 
-    /// Whether some step keeps origins' answers.
+    /// Returns whether some step stores origin responses.
     pub fn keeps_answers(&self) -> bool {
         !self.proxies.is_empty() && self.cache_steps.iter().any(|step| step.is_enabled())
     }
 
-    /// The folders below which the kernel should tell of changes, each with the number that is to be raised then.
+    /// The folders to watch recursively, each with the counter to increment on changes.
     pub fn watched(&self) -> impl Iterator<Item = (&Path, &Arc<AtomicU64>)> {
         self.folders.iter().filter(|folder| folder.watched).map(|folder| (folder.path.as_path(), &folder.epoch))
     }

@@ -1,4 +1,4 @@
-//! Steps as they are walked: everything resolved, everything that can be built beforehand built.
+//! Compiled steps: everything is resolved, and built in advance where possible.
 
 use crate::auth::Auth;
 use crate::cors::Cors;
@@ -12,7 +12,7 @@ use flatout_http::target::Target;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps in written order.
+/// Steps in configuration order.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) steps: Box<[Step]>,
@@ -32,7 +32,7 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) place: Place,
-    /// As it is written in a configuration, without secrets; of a route, its conditions only.
+    /// Its text in the configuration, without secrets; of a route, only its conditions.
     pub(crate) written: Box<str>,
     pub(crate) kind: Kind,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Route(Route),
-    /// By its number among [`crate::spec::Spec`]'s changes.
+    /// By its index in [`crate::spec::Spec`]'s changes.
     Header(u32),
     BasicAuth {
         /// Unique within the configuration.
@@ -50,12 +50,12 @@ pub(crate) enum Kind {
     Access(model::Access),
     RateLimit(Arc<RateTable>),
     Cors(Cors),
-    /// By its number among the hints.
+    /// By its index among the hints.
     EarlyHints(u32),
     Rewrite(Rewrite),
-    /// By its number among the pages.
+    /// By its index among the pages.
     ErrorPage(u32),
-    /// By its number among the folders of files.
+    /// By its index among the files.
     Files {
         index: u32,
         pass: bool,
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
         id: u32,
         to: Template,
         status: u16,
-        /// The whole address, when it takes nothing from a request.
+        /// The whole address, if it does not depend on the request.
         literal: Option<String>,
     },
     Respond {
@@ -73,19 +73,19 @@ pub(crate) enum Kind {
         respond: model::Respond,
     },
     Metrics,
-    /// By its number among the cache rules.
+    /// By its index among the cache rules.
     Cache(u32),
-    /// By its number among the proxies.
+    /// By its index among the proxies.
     Proxy(u32),
-    /// By its number among the steps of active pages.
+    /// By its index among the active pages.
     Pages(u32),
-    /// By its number among the application servers.
+    /// By its index among the application servers.
     Php(u32),
 }
 
 #[derive(Debug)]
 pub(crate) enum Rewrite {
-    /// With its first slash, without a last one.
+    /// With its leading slash, without a trailing one.
     StripPrefix(String),
     To(Template),
 }
@@ -108,10 +108,10 @@ impl Methods {
         0
     }
 
-    /// A method that this server does not know matches no request, as such requests are answered before any route.
+    /// A method unknown to this server matches no request, as such requests are rejected before any route.
     fn new(names: &[String]) -> Self {
         let mut bits = names.iter().fold(0, |bits, name| bits | Self::bit(name));
-        // RFC 9110 §9.3.2: HEAD is GET without the content, so what guards or answers GET does so for HEAD.
+        // RFC 9110 §9.3.2: HEAD is GET without the content, so steps that guard or handle GET do so for HEAD.
         if bits & Self::bit("GET") != 0 {
             bits |= Self::bit("HEAD");
         }
@@ -151,8 +151,8 @@ impl FieldMatcher {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
         if self.name.eq_ignore_ascii_case("host") {
-            // As the site is chosen: the authority of an absolute-form goes before Host (RFC 9112 §3.2.2), and HTTP/2
-            // has the host apart from the fields.
+            // As in the site's selection: the authority of an absolute-form precedes Host (RFC 9112 §3.2.2), and
+            // HTTP/2 has the host outside the fields.
             let authority = match head.target {
                 Target::Resource { authority, .. } => authority,
                 Target::Authority(_) | Target::Asterisk => None,
@@ -164,7 +164,7 @@ impl FieldMatcher {
     }
 }
 
-/// A block behind a condition.
+/// A block with conditions.
 #[derive(Debug)]
 pub(crate) struct Route {
     methods: Option<Methods>,
@@ -211,7 +211,7 @@ impl Route {
         Self { methods, paths, fields, block }
     }
 
-    /// Whether it matches every request.
+    /// Returns whether it matches every request.
     pub(crate) const fn is_unconditional(&self) -> bool {
         self.methods.is_none() && self.paths.is_empty() && self.fields.is_empty()
     }
@@ -220,8 +220,8 @@ impl Route {
         self.paths.first().map(|patterns| patterns.iter().map(PathPattern::key).collect())
     }
 
-    /// Whether the route matches `head` with the decoded `path`, and what its last star stands for, when its
-    /// conditions ask for a path.
+    /// Matches `head` with the decoded `path`; returns the part that the last star matched, if there is a path
+    /// condition.
     #[inline]
     pub(crate) fn match_request(&self, head: &RequestHead<'_>, path: &[u8]) -> Result<Option<Range<usize>>, Mismatch> {
         if self.methods.is_some_and(|methods| !methods.contains(&head.method)) {

@@ -1,8 +1,8 @@
-//! Texts with variables, made for one request: addresses to redirect or rewrite to.
+//! Texts with variables, rendered per request: targets of redirects and rewrites.
 //!
-//! What comes of it is fit for a request target, whatever the request held; a Location wants some of it encoded as well
-//! (`flatout_http::path::encode_location`). Host, path and query were checked byte by byte when the request was parsed, and stay
-//! as they came; a literal is encoded here, once, when the configuration is put to use.
+//! The result is valid in a request target, whatever the request contains; a Location needs further encoding
+//! (`flatout_http::path::encode_location`). Host, path and query were validated byte by byte when the request was
+//! parsed, and are used unchanged; a literal is encoded once, when the configuration is compiled.
 
 use flatout_config::model::{Text, TextPart, Variable};
 use flatout_http::path::push_encoded;
@@ -10,30 +10,30 @@ use flatout_http::token::{PATH, is};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// What a text may take from a request.
+/// The values that a text may take from a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Variables<'a> {
-    /// Who asks.
+    /// The client's address.
     pub(crate) client: Option<IpAddr>,
-    /// Host with its port; `None` when the request has none and the site has no name of its own.
+    /// Host with its port; `None` if the request has none and the site has no exact name.
     pub(crate) host_port: Option<&'a [u8]>,
-    /// The path as it came.
+    /// The path as received.
     pub(crate) path: &'a [u8],
-    /// The query as it came.
+    /// The query as received.
     pub(crate) query: Option<&'a [u8]>,
-    /// Whether it came over TLS.
+    /// True if it came over TLS.
     pub(crate) secure: bool,
-    /// What the route's last star stands for, still encoded.
+    /// The part that the route's last star matched, still encoded.
     pub(crate) rest: Cow<'a, [u8]>,
 }
 
-/// A text whose literals are encoded.
+/// A text with encoded literals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<TextPart>,
 }
 
-/// The request names no host, and the text needs one.
+/// The text needs a host, and the request has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostMissing;
 
@@ -46,7 +46,7 @@ impl Template {
         Self { parts: text.parts.iter().map(encode).collect() }
     }
 
-    /// The whole text, when it takes nothing from a request.
+    /// The whole text, if it does not depend on the request.
     pub(crate) fn literal(&self) -> Option<String> {
         let literal = |part: &TextPart| match part {
             TextPart::Literal(literal) => Some(literal.clone()),
@@ -55,7 +55,7 @@ impl Template {
         self.parts.iter().map(literal).collect()
     }
 
-    /// The variable that the text begins with.
+    /// The text's first part, if it is a variable.
     pub(crate) fn first_variable(&self) -> Option<Variable> {
         match self.parts.first() {
             Some(TextPart::Variable(variable)) => Some(*variable),
@@ -63,12 +63,12 @@ impl Template {
         }
     }
 
-    /// Whether it says where the visitor's query goes.
+    /// Returns whether it places the request's query explicitly.
     pub(crate) fn has_query(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, TextPart::Variable(Variable::Query | Variable::Uri)))
     }
 
-    /// Whether it is a path of the same site, as it is written.
+    /// Returns whether it is a path of the same site.
     pub(crate) fn is_path(&self) -> bool {
         match self.parts.first() {
             Some(TextPart::Literal(literal)) => literal.starts_with('/') && !literal.starts_with("//"),
@@ -84,7 +84,7 @@ impl Template {
                 TextPart::Variable(variable) => append(&mut text, *variable, variables)?,
             }
         }
-        // The parser of targets and hosts lets nothing pass that could end a line or a word.
+        // The parser of targets and hosts rejects anything that could end a line or a word.
         text.retain(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
         Ok(text)
     }
@@ -117,7 +117,7 @@ fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> 
     Ok(())
 }
 
-/// `text` as a field's value: nothing is encoded, and a host that is not known is empty.
+/// `text` as a field value: nothing is encoded, and an unknown host is empty.
 pub(crate) fn render_value(text: &Text, variables: &Variables<'_>) -> Vec<u8> {
     let mut value = Vec::new();
     for part in &text.parts {
@@ -126,12 +126,12 @@ pub(crate) fn render_value(text: &Text, variables: &Variables<'_>) -> Vec<u8> {
             TextPart::Variable(variable) => drop(append(&mut value, *variable, variables)),
         }
     }
-    // The parser lets nothing pass that could end a line.
+    // The parser rejects anything that could end a line.
     value.retain(|byte| !byte.is_ascii_control());
     value
 }
 
-/// What a URI may not hold becomes percent-encoded; what is encoded already stays.
+/// Percent-encodes what a URI must not contain; existing encodings are unchanged.
 fn encode_literal(literal: &str) -> String {
     let mut encoded = String::with_capacity(literal.len());
     for (at, &byte) in literal.as_bytes().iter().enumerate() {
@@ -146,7 +146,7 @@ fn encode_literal(literal: &str) -> String {
     encoded
 }
 
-/// A file's name as a segment of a path.
+/// A file's name as a path segment.
 pub(crate) fn encode_segment(name: &[u8]) -> String {
     let mut encoded = String::with_capacity(name.len());
     for &byte in name {

@@ -1,8 +1,8 @@
-//! From a request to an answer: listener, host, path, and then step by step through the site.
+//! From a request to a response: listener, host, path, then the site's steps in order.
 //!
-//! Routes match one form of the path: decoded once, without dot segments. Where another server could read the path in
-//! another way, and that reading would lead by other routes, the request is refused (`readings`). So no encoding leads around
-//! a route, whatever the origin makes of the path, which it gets as it came.
+//! Routes match one form of the path: decoded once, without dot segments. If another server could interpret the path
+//! differently, and that reading would take other routes, the request is refused (`readings`). So no encoding
+//! bypasses a route, whatever the origin makes of the path, which it receives as it was sent.
 
 mod guard;
 mod handlers;
@@ -36,19 +36,19 @@ use std::ops::Range;
 use std::rc::Rc;
 pub(crate) use trace::{Silent, Trace};
 
-/// Where tokens of certificate authorities are looked for, in clear as well (RFC 8555 §8.3).
+/// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
 const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
-/// What became of a password, for the walk that waited for it.
+/// The result of a password verification, for the walk that waited for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumed {
-    /// Those that were right: the steps' numbers, and who it was.
+    /// Verified passwords: the numbers of the steps, and the user.
     right: Vec<(u32, Rc<str>)>,
     /// The step whose password was wrong, or could not be verified.
     failed: Option<(u32, guard::Refused)>,
 }
 
-/// Answers `request`. `resumed` says what is known of passwords since the request came.
+/// Responds to `request`. `resumed` has the results of password verifications since its arrival.
 pub(crate) fn answer<T: Trace>(
     live: &Rc<Live>,
     request: &Request<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn answer<T: Trace>(
         _ => None,
     };
     let (path, query, authority) = match head.target {
-        // Where a tunnel should lead says nothing of the site that is asked.
+        // The target of a tunnel does not identify a site.
         Target::Authority(_) => (&b"/"[..], None, None),
         Target::Asterisk if early.is_some() => (&b"/"[..], None, None),
         Target::Asterisk => {
@@ -81,7 +81,7 @@ pub(crate) fn answer<T: Trace>(
         }
         Target::Resource { path, query, authority } => (path, query, authority),
     };
-    // RFC 9112 §3.2.2: the authority of an absolute-form goes before Host.
+    // RFC 9112 §3.2.2: the authority of an absolute-form precedes Host.
     let host = authority.or(head.host);
     let unknown = || Failure::new(421, "This server has no site with that name.", Outcome::SiteUnknown);
     let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
@@ -124,7 +124,7 @@ pub(crate) fn answer<T: Trace>(
         trace,
     };
     let reply = match early {
-        // Other servers have methods that we know nothing of.
+        // Origins may support methods that this server does not know.
         Some(_) if site.forwards && is_extension(head) => walk.run(path, query),
         Some(_) if site.forwards && head.method == Method::Known("TRACE") => {
             walk.answer_early(&trace_not_allowed(ALLOW_FORWARDED)).into()
@@ -134,7 +134,7 @@ pub(crate) fn answer<T: Trace>(
     };
     let reply = walk.finish(reply);
     let Walk { mut decoded, pages, .. } = walk;
-    // A path of 8 KiB is rare, and its room is not kept.
+    // A path of 8 KiB is rare, so its buffer is not retained.
     decoded.shrink_to(1024);
     *live.scratch.borrow_mut() = crate::engine::Scratch { decoded, pages };
     reply
@@ -144,7 +144,7 @@ fn method_unknown() -> Failure {
     Failure::served(501, "This server does not know that method.", Served::MethodUnknown)
 }
 
-/// Whether the method is one that only an origin may know, and the target a resource.
+/// Returns whether only an origin may know the method, and the target is a resource.
 fn is_extension(head: &RequestHead<'_>) -> bool {
     matches!((head.method, head.target), (Method::Unknown(_), Target::Resource { .. }))
 }
@@ -154,14 +154,15 @@ pub(crate) fn method_not_allowed() -> Failure {
     Failure::served(405, text, Served::MethodNotAllowed).with("Allow", ALLOW)
 }
 
-/// TRACE would show what proxies have added to a request; it is not forwarded either. `allow`: the methods that are answered.
+/// TRACE would reveal fields that proxies have added; it is not forwarded either. `allow` lists the supported
+/// methods.
 fn trace_not_allowed(allow: &str) -> Failure {
     Failure::served(405, "This server does not answer TRACE.", Served::MethodNotAllowed).with("Allow", allow)
 }
 
-/// The answer of a listener that only leads to https; `None` for what goes on. Hosts that no site has are not led
-/// anywhere. Tokens for certificate authorities go on to a site of this listener, if it has one: that is where the
-/// program that asked for the certificate put them.
+/// The redirect of a listener that only leads to https; `None` for requests that continue. Unknown hosts are not
+/// redirected. ACME tokens continue to a site of this listener, if it has one, as that is where the ACME client
+/// stored them.
 fn redirect_https(
     live: &Live,
     listener: &ListenerSpec,
@@ -205,49 +206,49 @@ fn host_needed() -> Failure {
     Failure::new(400, "The request must name a host.", Outcome::HostNeeded)
 }
 
-/// What the last star of the innermost route stands for: a part of the path as it was after so many changes.
+/// The part of the path that the innermost route's last star matched, and the number of rewrites before it.
 #[derive(Clone, Debug)]
 struct Rest {
     rewrites: u32,
     part: Range<usize>,
 }
 
-/// One request on its way.
+/// One request in progress.
 pub(crate) struct Walk<'w, T> {
     live: &'w Rc<Live>,
     site: &'w SiteSpec,
     request: &'w Request<'w>,
     now: Now,
     host: Option<&'w [u8]>,
-    /// The path as it is now, encoded.
+    /// The current path, encoded.
     path: Cow<'w, [u8]>,
     query: Option<Cow<'w, [u8]>>,
-    /// The path decoded, without its first slash.
+    /// The current path, decoded, without its leading slash.
     decoded: Vec<u8>,
-    /// How often the path has changed, and what it was before each change.
+    /// The number of rewrites, and the path before each of them.
     rewrites: u32,
     before: Vec<Cow<'w, [u8]>>,
     rest: Option<Rest>,
-    /// The header steps in force, by their node.
+    /// The node of the header steps in force.
     policy: u32,
-    /// The cache rules in force, by their number.
+    /// The index of the cache rules in force.
     cache: Option<u32>,
-    /// What is to be known of the decoded path.
+    /// Properties of the decoded path.
     facts: PathFacts,
-    /// Other interpretations of the path; usually there are none.
+    /// Other interpretations of the path; usually none.
     readings: Vec<Reading>,
-    /// The error pages in force; of two for one status, the later one.
+    /// The error pages in force; the later of two for one status wins.
     pages: Vec<u32>,
     links: Option<Rc<Vec<String>>>,
-    /// Fields of the answer whose values take from the request.
+    /// Response fields whose values depend on the request.
     rendered: Vec<(&'w str, Vec<u8>)>,
     user: Option<Rc<str>>,
-    /// What the last `files` step that lets requests pass did not find.
+    /// The failure of the last `files` step with `pass`.
     passed: Option<Failure>,
     resumed: Option<Resumed>,
-    /// The walk has come further than the one before it.
+    /// The walk has passed the point of the previous one.
     resumed_past: bool,
-    /// The reply has all that is added to it.
+    /// The reply is complete, including added fields.
     sealed: bool,
     trace: &'w mut T,
 }
@@ -258,7 +259,7 @@ impl<'w, T: Trace> Walk<'w, T> {
             self.enter_unasked(&self.site.block);
             return self.refuse_path(refusal).into();
         }
-        // What another server makes of empty segments is for it to say.
+        // Empty segments are left to the other server to interpret.
         if self.facts.empty_segment && !self.site.forwards {
             self.enter_unasked(&self.site.block);
             return self.redirect_merged(path, query).into();
@@ -274,19 +275,19 @@ impl<'w, T: Trace> Walk<'w, T> {
         self.fail(&failure).into()
     }
 
-    /// What no step is asked about.
+    /// The response to a request that no step sees.
     fn answer_early(&mut self, failure: &Failure) -> Response {
         self.enter_unasked(&self.site.block);
         self.fail(failure)
     }
 
-    /// Puts in force what concerns every answer of the site, however it came to be: header steps such as HSTS, and
-    /// error pages, before the first handler and behind no condition. Whether a handler was met.
+    /// Applies the steps that concern every response of the site, however it is created: unconditional header steps
+    /// such as HSTS, and error pages, before the first handler. Returns whether it reached a handler.
     fn enter_unasked(&mut self, block: &'w Block) -> bool {
         block.steps.iter().any(|step| {
             match &step.kind {
                 Kind::Header(change) => self.add_change(step, *change),
-                // A browser that is led on asks for leave at each stage of its way.
+                // A browser checks CORS at each hop of a redirect chain.
                 Kind::Cors(cors) => self.add_change(step, cors.first_change + cors.decide(self.request.head).0),
                 Kind::ErrorPage(page) => self.pages.push(*page),
                 Kind::Route(route) if route.is_unconditional() => return self.enter_unasked(&route.block),
@@ -301,11 +302,11 @@ impl<'w, T: Trace> Walk<'w, T> {
         })
     }
 
-    /// Answers a path that no step may see.
+    /// Responds to a path that no step may see.
     fn refuse_path(&mut self, refusal: Refusal) -> Response {
         match self.request.head.method {
             Method::Options => self.answer_options(),
-            // Where requests are forwarded, it is the path that is wrong, not the method.
+            // Where requests are forwarded, the path is at fault, not the method.
             method if self.site.forwards || matches!(method, Method::Get | Method::Head) => {
                 let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
                 self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
@@ -314,8 +315,8 @@ impl<'w, T: Trace> Walk<'w, T> {
         }
     }
 
-    /// Leads to the path without empty segments. It begins with one slash only, so it cannot be read as another host's
-    /// address. Whether a hidden name is served is for the step to say that is found under it.
+    /// Redirects to the path without empty segments. It begins with a single slash, so it cannot be read as another
+    /// host's address. The step that handles it decides whether a hidden name is served.
     fn redirect_merged(&self, path: &[u8], query: Option<&[u8]>) -> Response {
         let mut merged = normalize_path(path).into_owned();
         if let Some(query) = query {
@@ -336,7 +337,7 @@ impl<'w, T: Trace> Walk<'w, T> {
 
     fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
         if T::TOLD || !self.readings.is_empty() {
-            // The index leaves out steps that must be traced, or that match another interpretation of the path.
+            // The index would skip steps that must be traced, or that match another interpretation of the path.
             return block.steps.iter().find_map(|step| self.walk_step(step));
         }
         let mut rewrites = self.rewrites;
@@ -418,7 +419,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         }
     }
 
-    /// What only an origin may judge, at a step that is none.
+    /// Responds to a request that only an origin may handle, at a step that is not one.
     fn answer_unusual(&mut self, step: &Step) -> Option<Response> {
         let answers = matches!(
             step.kind,
@@ -433,7 +434,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         if !answers {
             return None;
         }
-        // A script may know more methods than this server does, such as those of WebDAV.
+        // A script may support more methods than this server, such as those of WebDAV.
         if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_)) {
             return Some(self.fail(&method_unknown()));
         }
@@ -476,7 +477,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         });
     }
 
-    /// Adds to the answer what concerns the whole request.
+    /// Adds the fields that concern the whole request.
     fn finish(&self, reply: Reply) -> Reply {
         match reply {
             Reply::Later(response) if self.sealed => Reply::Later(self.label(response)),
@@ -489,7 +490,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         }
     }
 
-    /// Says which log and site `response` belongs to, in case the client does not wait for it.
+    /// Sets the log and site of `response`, in case the client does not wait for it.
     fn label(&self, response: LaterResponse) -> LaterResponse {
         response.of_site(self.site.log, self.live.site_name(self.site))
     }
@@ -511,14 +512,14 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 }
 
-/// What is added to an answer that concerns the whole request.
+/// Additions to a response that concern the whole request.
 #[derive(Debug, Default)]
 struct Seal {
     log: u8,
     site: Option<Rc<str>>,
     user: Option<Rc<str>>,
     links: Option<Rc<Vec<String>>>,
-    /// Field lines, each with its CR LF.
+    /// Field lines, each with CR LF.
     lines: Vec<u8>,
 }
 
@@ -530,14 +531,14 @@ impl Seal {
         if !self.lines.is_empty() {
             response.extra = Some([response.extra_lines(), &self.lines].concat().into());
         }
-        // What is no page loads nothing.
+        // Only successful responses load further resources.
         if (200..300).contains(&response.status) {
             response.early_links = self.links;
         }
         response
     }
 
-    /// The same, where a later walk may have found out who asks, and what the page loads.
+    /// The same, after a later walk may have determined the user and the page's resources.
     fn put_on_later(mut self, response: Response) -> Response {
         self.user = response.user.clone().or(self.user);
         self.links = response.early_links.clone().or(self.links);

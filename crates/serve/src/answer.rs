@@ -19,17 +19,17 @@ use flatout_net::response::{Body, Response, Segment};
 use flatout_net::shared::SharedBytes;
 use std::cell::Cell;
 
-/// What answering needs beside the version and the question.
+/// Inputs of a response besides the version and the question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means<'a> {
     pub(crate) rules: &'a Rules,
     pub(crate) services: &'a Services,
-    /// Answers in several parts so far, for their boundaries.
+    /// Multipart responses so far, for their boundaries.
     pub(crate) parts_answered: &'a Cell<u64>,
     pub(crate) now: Now,
 }
 
-/// The answer to `question` with `representation` of `version`.
+/// The response to `question` with `representation` of `version`.
 pub(crate) fn answer(
     means: &Means<'_>,
     version: &Version,
@@ -63,7 +63,7 @@ pub(crate) fn answer(
         }
     }
     let extra = extra(means, version, representation, question);
-    // RFC 9110 §14.2: Range means something for GET only.
+    // RFC 9110 §14.2: Range is defined for GET only.
     if question.asked.any(Asked::RANGE)
         && question.is_get
         && !is_ambiguous(version, question)
@@ -89,14 +89,14 @@ pub(crate) fn answer(
     Ok(response)
 }
 
-/// Whether an If-Range cannot tell which representation the client has a part of: all codings of a version share their
-/// date, so a date is no strong validator among them (RFC 9110 §8.8.2.2, §13.1.5).
+/// Returns whether an If-Range does not identify the representation that the client has a part of: all codings of a
+/// version share their date, so a date is not a strong validator among them (RFC 9110 §8.8.2.2, §13.1.5).
 fn is_ambiguous(version: &Version, question: &Question<'_>) -> bool {
     version.common.vary.is_some() && question.fields.first("if-range").is_some_and(|value| !value.starts_with(b"\""))
 }
 
-/// The field lines that are not part of the built head. Digests that are not known yet are asked for here and sent
-/// from a later answer on.
+/// The field lines that are not part of the prebuilt head. Digests that are not known yet are requested here and sent
+/// with a later response.
 fn extra(means: &Means<'_>, version: &Version, representation: &Representation, question: &Question<'_>) -> Extra {
     let rules = means.rules;
     let expires_unix_s = version.common.expires_s.map(|seconds| means.now.unix_s.saturating_add(i64::from(seconds)));
@@ -116,7 +116,7 @@ fn extra(means: &Means<'_>, version: &Version, representation: &Representation, 
     let asked = extra.repr_digest.is_some() || extra.content_digest.is_some() || extra.content_md5;
     if asked && representation.digests.get().is_none() {
         if version.settled {
-            // Refused, it is asked for again by the next answer.
+            // If it is refused, the next response requests it again.
             let source = || representation.source();
             let _ = means.services.make_digests(&representation.digests, representation.kept_as, source);
         }
@@ -129,7 +129,7 @@ fn encoding_field(representation: &Representation) -> Option<(&'static str, &'st
     (representation.coding != ContentCoding::Identity).then(|| ("Content-Encoding", representation.coding.name()))
 }
 
-/// A digest of the content is one of this part, which nobody has made; Content-MD5 likewise.
+/// A content digest would be one of this part, which is never computed; likewise Content-MD5.
 const fn of_part(extra: Extra) -> Extra {
     Extra { content_digest: None, content_md5: false, ..extra }
 }

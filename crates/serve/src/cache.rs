@@ -1,7 +1,7 @@
-//! Versions by path, within bounds: entries, bytes and descriptors.
+//! A bounded cache of versions by path: entries, bytes and descriptors.
 //!
 //! Eviction is CLOCK: each entry has one bit, set when it is used again; the hand clears bits until it finds a clear
-//! one. A crawl over the whole site so passes through without driving out what is asked for all the time.
+//! one. So a crawl over the whole site does not evict frequently used entries.
 
 use crate::version::Version;
 use foldhash::fast::RandomState;
@@ -11,16 +11,17 @@ use std::rc::Rc;
 /// Bounds of one worker's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Versions held.
+    /// Upper bound of versions.
     pub entries_max: usize,
-    /// Bytes of memory they hold together, about.
+    /// Approximate upper bound of their memory, in bytes.
     pub bytes_max: usize,
-    /// Descriptors they hold together.
+    /// Upper bound of their descriptors.
     pub descriptors_max: usize,
 }
 
 impl CacheLimits {
-    /// Enough for most sites whole. `flatout serve` holds fewer files open where the process may have few descriptors.
+    /// Holds most sites completely. `flatout serve` uses a lower bound of open files if the process has few
+    /// descriptors.
     pub const DEFAULT: Self = Self { entries_max: 16_384, bytes_max: 64 * 1024 * 1024, descriptors_max: 512 };
 }
 
@@ -30,12 +31,12 @@ impl Default for CacheLimits {
     }
 }
 
-/// When a version was last found to hold.
+/// When a version was last validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
     /// Milliseconds on the monotonic clock.
     pub(crate) at_ms: u64,
-    /// How many changes the kernel had told of by then.
+    /// The number of changes reported by the kernel up to then.
     pub(crate) epoch: u64,
 }
 
@@ -45,7 +46,7 @@ struct Entry {
     version: Rc<Version>,
     checked: Checked,
     used: bool,
-    /// What it counted for when that was last looked at.
+    /// The bytes counted for it.
     bytes: usize,
     descriptors: usize,
 }
@@ -54,7 +55,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     limits: CacheLimits,
-    /// Only names of files that exist become keys, so a fast hash is safe enough; it is seeded all the same.
+    /// Only names of existing files become keys, so a fast hash is safe enough; it is seeded nevertheless.
     index: HashMap<Box<[u8]>, usize, RandomState>,
     entries: Vec<Entry>,
     hand: usize,
@@ -68,7 +69,7 @@ impl Cache {
         Self { limits, ..Self::default() }
     }
 
-    /// The version under `key` and when it was last checked.
+    /// The version under `key` and when it was last validated.
     #[inline]
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<(&Rc<Version>, Checked)> {
         let entry = &mut self.entries[*self.index.get(key)?];
@@ -76,14 +77,14 @@ impl Cache {
         Some((&entry.version, entry.checked))
     }
 
-    /// Notes that the version under `key` was found to hold.
+    /// Records that the version under `key` was validated.
     pub(crate) fn set_checked(&mut self, key: &[u8], checked: Checked) {
         if let Some(&at) = self.index.get(key) {
             self.entries[at].checked = checked;
         }
     }
 
-    /// Puts `version` under `key`, in the place of an older one, and drops others while the bounds are passed.
+    /// Stores `version` under `key`, replacing an older one, and evicts others while a bound is exceeded.
     pub(crate) fn insert(&mut self, key: &[u8], version: Rc<Version>, checked: Checked) {
         self.remove(key);
         let (bytes, descriptors) = (version.memory_bytes() + key.len(), version.descriptors());
@@ -94,7 +95,7 @@ impl Cache {
         self.shrink(key);
     }
 
-    /// Counts the version under `key` anew: it holds more than when it was put there.
+    /// Updates the bytes counted for the version under `key` after it has grown.
     pub(crate) fn recount(&mut self, key: &[u8]) {
         let Some(&at) = self.index.get(key) else { return };
         let entry = &mut self.entries[at];
@@ -114,7 +115,7 @@ impl Cache {
         }
     }
 
-    /// Drops every version under a key that is not to `keep`.
+    /// Drops every version whose key does not satisfy `keep`.
     pub(crate) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
         let mut at = 0;
         while at < self.entries.len() {
@@ -128,13 +129,13 @@ impl Cache {
         }
     }
 
-    /// How many versions there are.
+    /// Number of versions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Drops versions until the bounds hold; the one under `key`, the last, goes last.
+    /// Evicts versions until the bounds hold; the one under `key`, the newest, is evicted last.
     fn shrink(&mut self, key: &[u8]) {
         while self.is_over() && self.entries.len() > 1 {
             self.evict();
@@ -151,7 +152,7 @@ impl Cache {
     }
 
     fn evict(&mut self) {
-        // Two rounds at the most: after one, every bit is clear. The newest entry, the last, is passed over.
+        // At most two rounds: after one, every bit is clear. The newest entry, the last, is skipped.
         let newest = self.entries.len() - 1;
         for _ in 0..2 * self.entries.len() {
             let at = self.hand % newest;
@@ -166,7 +167,7 @@ impl Cache {
         }
     }
 
-    /// Takes the entry at `at`, which is in the index no more, out; the last one moves into its place.
+    /// Removes the entry at `at`, which is no longer in the index; the last entry takes its position.
     fn take(&mut self, at: usize) {
         let entry = self.entries.swap_remove(at);
         self.bytes -= entry.bytes;

@@ -1,4 +1,4 @@
-//! Which representation of a version a client gets.
+//! Selection of the representation for a client.
 
 use crate::outcome::Outcome;
 use crate::question::Question;
@@ -11,21 +11,21 @@ use flatout_http::request::Asked;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Files up to this size are encoded while their first client waits: it takes a few milliseconds.
+/// Size up to which a file is encoded while its first client waits, in bytes: it takes a few milliseconds.
 const WAIT_BYTES_MAX: u64 = 256 * 1024;
 
-/// So long at the most.
+/// Upper bound of that wait.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What became of the choice.
+/// The result of the selection.
 pub(crate) enum Choice<'a> {
-    /// This one, and under which name when that is another than the look-up's.
+    /// This representation, with an outcome if it differs from that of the lookup.
     Take(&'a Representation, Option<Outcome>),
-    /// This coding, when it is made or patience ends.
+    /// This coding, after it is encoded or the wait times out.
     Wait(ContentCoding, Rung),
 }
 
-/// Chooses for `question`. `grown` is set when the version has taken over an encoding that was made since.
+/// Selects for `question`. Sets `grown` if the version has adopted an encoding created since.
 pub(crate) fn choose<'a>(
     version: &'a Version,
     question: &Question<'_>,
@@ -40,7 +40,7 @@ pub(crate) fn choose<'a>(
     let mut useful = [ContentCoding::Identity; ContentCoding::ALL.len()];
     let mut count = 0;
     for &coding in version.offered() {
-        // An encoding of a version that may still change under its name is work for nothing.
+        // Encoding a version that may still change under its identity is wasted.
         let is_useful = match version.standing(coding, grown) {
             Standing::Ready(_) => true,
             Standing::Possible => version.settled,
@@ -51,7 +51,7 @@ pub(crate) fn choose<'a>(
             count += 1;
         }
     }
-    // Who takes nothing that there is gets the plain file (RFC 9110 §12.4.1).
+    // A client that accepts none of the representations gets the plain file (RFC 9110 §12.4.1).
     let Some(coding) = accepted.choose(useful[..count].iter().copied()) else { return plain };
     match version.standing(coding, grown) {
         Standing::Ready(representation) if coding == ContentCoding::Identity => Choice::Take(representation, None),
@@ -62,7 +62,7 @@ pub(crate) fn choose<'a>(
     }
 }
 
-/// Has `coding` made, and waits for it if that is soon.
+/// Requests the encoding in `coding`, and waits for it if that is quick.
 fn begin<'a>(
     version: &'a Version,
     coding: ContentCoding,
@@ -75,7 +75,7 @@ fn begin<'a>(
     let under_way = services
         .make_encoded(slot, coding, urgency, || version.plain.source())
         .map_err(|_refused| Outcome::WorkshopFull)?;
-    // What is promised counts already.
+    // Promised encodings count already.
     *grown |= under_way;
     let signal = Arc::<Signal>::default();
     if !soon || !under_way || !services.workshop.ring_after(PATIENCE, Arc::clone(&signal)) {
@@ -85,7 +85,7 @@ fn begin<'a>(
     Ok(Choice::Wait(coding, Rung(signal)))
 }
 
-/// The best of what is at hand.
+/// The best available representation.
 fn second_best<'a>(version: &'a Version, accepted: AcceptedCodings, grown: &mut bool) -> &'a Representation {
     let mut ready = [ContentCoding::Identity; ContentCoding::ALL.len()];
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Digests of whole contents, off the event loop.
+//! Digests of whole contents, computed off the event loop.
 
 use aws_lc_rs::digest::{Context, SHA256, SHA512};
 use flatout_http::base64::BASE64;
@@ -8,34 +8,34 @@ use md5::{Digest as _, Md5};
 use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
 
-/// Bytes of the three digests together.
+/// Total bytes of the three digests.
 pub(crate) const DIGESTS_BYTES: usize = 32 + 64 + 16;
 
-/// How much is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 128 * 1024;
 
-/// All digests of one content, made in one pass.
+/// All digests of one content, computed in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
-    /// SHA-256, SHA-512 and MD5, one behind the other.
+    /// SHA-256, SHA-512 and MD5, concatenated.
     bytes: [u8; DIGESTS_BYTES],
 }
 
 impl Digests {
-    /// Those of `content`.
+    /// The digests of `content`.
     pub(crate) fn of_bytes(content: &[u8]) -> Self {
         let mut hashing = Hashing::new();
         hashing.add(content);
         hashing.finish()
     }
 
-    /// Those of the file behind `fd`, if it is the version `identity` before and after it is read.
+    /// The digests of the file at `fd`, if it is the version `identity` before and after it is read.
     pub(crate) fn of_file(fd: &OwnedFd, identity: &FileIdentity) -> Option<Self> {
         let is_same = || FileIdentity::read(fd).is_ok_and(|now| now == *identity);
         let (mut hashing, mut offset, mut buffer) = (Hashing::new(), 0, vec![0; READ_BYTES]);
         while offset < identity.size_bytes {
             match pread(fd, &mut buffer[..], offset) {
-                // Shorter than it was.
+                // The file is shorter than its version.
                 Ok(0) => return None,
                 Ok(count) => {
                     hashing.add(&buffer[..count]);
@@ -48,12 +48,12 @@ impl Digests {
         (offset == identity.size_bytes && is_same()).then(|| hashing.finish())
     }
 
-    /// As they are kept.
+    /// The stored form.
     pub(crate) const fn as_bytes(&self) -> &[u8; DIGESTS_BYTES] {
         &self.bytes
     }
 
-    /// As they were kept. `None` for what is not as long.
+    /// Parses the stored form. `None` if the length is wrong.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self { bytes: bytes.try_into().ok()? })
     }

@@ -1,25 +1,25 @@
-//! Encoding a whole content, off the event loop.
+//! Encoding of whole contents, off the event loop.
 
 use brotli::enc::BrotliEncoderParams;
 use flatout_http::encoding::ContentCoding;
 use std::io::{self, Write};
 
-/// Less is not worth the head's line and the client's work.
+/// Size below which encoding is not worth the field line and the client's work, in bytes.
 pub(crate) const ENCODE_BYTES_MIN: u64 = 512;
 
-/// More takes seconds, and its result would fill the cache: such files are better encoded beforehand.
+/// Upper bound of encoded contents, in bytes. More takes seconds and would fill the cache: precompress such files.
 pub(crate) const ENCODE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Counts changes of the settings below, as it is part of the entity tags: one tag never stands for two contents.
+/// Revision of the settings below, which is part of the entity tags: one tag never identifies two contents.
 pub(crate) const REVISION: u32 = 1;
 
-/// Levels that take a few milliseconds for a page. A higher one would save a few per cent, once for each version, and
-/// have the first visitors wait or go without.
+/// Levels that take a few milliseconds for a page. Higher ones save a few per cent, once per version, but delay the
+/// first visitors.
 const BROTLI_QUALITY: i32 = 6;
 const ZSTD_LEVEL: i32 = 9;
 const GZIP_LEVEL: u32 = 7;
 
-/// `content` in `coding`, or `None` when that is not at least 5 % smaller.
+/// `content` in `coding`, or `None` if that is not at least 5 % smaller.
 pub(crate) fn encode(coding: ContentCoding, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
     let encoded = match coding {
         ContentCoding::Identity => return Ok(None),
@@ -33,7 +33,7 @@ pub(crate) fn encode(coding: ContentCoding, content: &[u8]) -> io::Result<Option
 fn encode_brotli(mut content: &[u8]) -> io::Result<Vec<u8>> {
     let parameters = BrotliEncoderParams {
         quality: BROTLI_QUALITY,
-        // A window that holds the content, as far as every decoder must take it (RFC 7932 §9.1: 10 to 24).
+        // A window that holds the content, within the range that every decoder must accept (RFC 7932 §9.1: 10 to 24).
         lgwin: content.len().max(1024).ilog2().saturating_add(1).clamp(10, 22).cast_signed(),
         size_hint: content.len(),
         ..BrotliEncoderParams::default()
@@ -56,7 +56,7 @@ pub(crate) mod tests {
     use flatout_http::encoding::ContentCoding;
     use std::io::Read;
 
-    /// What a client makes of it.
+    /// Decodes as a client does.
     pub(crate) fn decode(coding: ContentCoding, encoded: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
         match coding {

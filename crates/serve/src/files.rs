@@ -1,4 +1,4 @@
-//! Files below a folder, as a handler of the configuration: one per worker and `files` step.
+//! The `files` handler: files below a folder, one instance per worker and `files` step.
 
 use crate::answer::{Means, answer};
 use crate::cache::{Cache, CacheLimits, Checked};
@@ -35,20 +35,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// A change is promised to be seen within the recheck interval: this much of it is left for the tick of the coarse
-/// clock and for the answer itself.
+/// A change must be visible within the recheck interval: this margin covers the tick of the coarse clock and the
+/// response itself, in milliseconds.
 const RECHECK_SLACK_MS: u64 = 50;
 
-/// So long a version that may still change under its name is believed where the kernel tells of changes.
+/// Recheck interval of an unsettled version in a watched folder, in milliseconds.
 const UNSETTLED_MS: u64 = 100;
 
-/// What all `files` steps of one worker share: the metadata cache, under one budget.
+/// State shared by all `files` steps of one worker: the metadata cache, with one set of bounds.
 #[derive(Debug)]
 pub struct Store {
     services: Arc<Services>,
     limits: CacheLimits,
     cache: RefCell<Cache>,
-    /// The key of the request at hand: its decoded path, then the step's and the policy's numbers.
+    /// The key of the current request: its decoded path, then the numbers of the step and the policy.
     key: RefCell<Vec<u8>>,
     parts_answered: Cell<u64>,
 }
@@ -60,7 +60,7 @@ impl Store {
         Rc::new(Self { services, limits, cache, key: RefCell::default(), parts_answered: Cell::new(0) })
     }
 
-    /// Forgets what was found for steps and under policies that are not in force any more.
+    /// Drops versions of steps and policies that are no longer in force.
     pub fn retain(&self, has_step: impl Fn(u32) -> bool, has_policy: impl Fn(u32) -> bool) {
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte));
         self.cache.borrow_mut().retain(|key| {
@@ -81,9 +81,9 @@ pub struct Files {
     root: Arc<Root>,
     rules: Rc<Rules>,
     recheck_ms: u64,
-    /// Changes below the root that the kernel has told of; `None` when it is not asked to.
+    /// Changes below the root reported by the kernel; `None` if it is not watched.
     epoch: Option<Arc<AtomicU64>>,
-    /// Names that are not answered with their content; `None` where nothing is run.
+    /// Names whose content is hidden; `None` if no programs run here.
     sources: Option<Arc<SourceNames>>,
     store: Rc<Store>,
 }
@@ -91,7 +91,7 @@ pub struct Files {
 /// Why there is no version.
 #[derive(Debug)]
 enum Missing {
-    /// The name is a folder's and lacks its slash.
+    /// The name is that of a folder, without a trailing slash.
     Slash,
     Outcome(Outcome),
 }
@@ -108,12 +108,12 @@ impl From<Outcome> for Missing {
     }
 }
 
-/// How a version was come by.
+/// The result of a lookup.
 #[derive(Clone, Copy)]
 struct Looked {
-    /// It was believed without a look.
+    /// True if it was used without validation.
     is_hit: bool,
-    /// What the log says of it.
+    /// Its outcome for the log.
     outcome: Outcome,
 }
 
@@ -123,7 +123,7 @@ impl From<Outcome> for Looked {
     }
 }
 
-/// A request for a file, as far as it concerns looking for it.
+/// The parts of a request that a lookup needs.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     head: &'a RequestHead<'a>,
@@ -134,9 +134,8 @@ struct Asking<'a> {
 }
 
 impl Files {
-    /// The step with number `id`, unique among the steps of an engine, for the folder `root`, which all workers share.
-    /// `epoch` changes when the kernel has told of a change below the root; without it, files are looked at every
-    /// `recheck_ms`.
+    /// The step with number `id`, unique within an engine, for the folder `root`, which all workers share. `epoch`
+    /// changes when the kernel reports a change below the root; without it, files are validated every `recheck_ms`.
     pub fn new(
         id: u32,
         root: Arc<Root>,
@@ -149,13 +148,13 @@ impl Files {
         Self { id, root, rules, recheck_ms, epoch, sources: None, store: Rc::clone(store) }
     }
 
-    /// The same, but that what `sources` hides is not here.
+    /// The same step, with the names in `sources` hidden.
     #[must_use]
     pub fn hiding(self, sources: Option<Arc<SourceNames>>) -> Self {
         Self { sources, ..self }
     }
 
-    /// Looks for the file at `location` and answers `request` with it, under `policy`.
+    /// Looks up the file at `location` and responds to `request` with it, under `policy`.
     pub fn handle(&self, request: &Request<'_>, location: Location<'_>, policy: &Rc<Policy>, now: Now) -> Found {
         let head = request.head;
         match (head.method, head.target) {
@@ -186,7 +185,8 @@ impl Files {
         };
         let facts = match facts {
             Ok(facts) => facts,
-            // The request is well-formed, so the connection goes on. A broken encoding was refused with its target.
+            // The request is well-formed, so the connection continues. A malformed encoding was refused with its
+            // target.
             Err(refusal) => {
                 let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::PathAboveRoot };
                 return Found::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
@@ -210,7 +210,7 @@ impl Files {
         if missing == Outcome::NoIndex && self.rules.listing.is_some() {
             return self.list(&key, asking);
         }
-        // A hidden name, and one that leads out, look like one that is not there: also to whoever tries others.
+        // A hidden name, and one that leads out, look like a missing one, also with a try list.
         if ErrorAnswer::missing(missing).is_absence() {
             let asked = key.clone();
             if let Some(found) = self.try_others(&asked, &mut key, asking) {
@@ -225,7 +225,7 @@ impl Files {
         key.extend_from_slice(&policy.id.to_le_bytes());
     }
 
-    /// Paths that name nothing here, whatever the folder holds.
+    /// Rejects paths that never name a file.
     fn refuse_path(&self, facts: PathFacts) -> Option<Outcome> {
         if facts.hidden_segment && !self.rules.hidden {
             return Some(Outcome::HiddenName);
@@ -233,7 +233,7 @@ impl Files {
         facts.encoded_slash.then_some(Outcome::NotFound)
     }
 
-    /// The current version under `key`, whose first `path_bytes` are the path, believed for a while without a look.
+    /// The current version under `key`, whose first `path_bytes` are the path, used without validation for a while.
     fn find(
         &self,
         key: &[u8],
@@ -273,8 +273,9 @@ impl Files {
         Checked { at_ms: now.monotonic_ms, epoch }
     }
 
-    /// Whether what was found to hold at `last` may be believed at `now`. The kernel tells of a change once; a version
-    /// read right after it is not settled, and must be looked at again to become so, or it is never encoded.
+    /// Returns whether a version validated at `last` may be used at `now`. The kernel reports a change once; a
+    /// version read right after it is unsettled, and must be validated again to become settled, or it would never be
+    /// encoded.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
         let age_ms = now.at_ms.saturating_sub(last.at_ms);
         let is_recent = age_ms < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS);
@@ -286,7 +287,7 @@ impl Files {
         }
     }
 
-    /// What stands at `path` now: the name of the file that answers for it, and what a look at it sees.
+    /// The file that is currently served for `path`: its name and metadata.
     fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
             let source = self.source(path);
@@ -317,7 +318,7 @@ impl Files {
                 Err(outcome) => return Err(outcome.into()),
             }
         }
-        // The folder may be there without an index, or not at all.
+        // The folder may exist without an index, or not at all.
         match self.root.identify(path) {
             Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
             Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
@@ -325,7 +326,8 @@ impl Files {
         }
     }
 
-    /// Whatever leads to a name, an index and a try included: the text of what is run is nobody's to read.
+    /// Hides sources whichever way leads to the name, including indexes and tries: the text of programs is never
+    /// served.
     fn source(&self, name: &[u8]) -> Option<Source> {
         self.sources.as_ref()?.hides(name)
     }
@@ -336,7 +338,7 @@ impl Files {
         Seen { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }
     }
 
-    /// The answer with `version`, which lies under `key`.
+    /// The response with `version`, which is stored under `key`.
     fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, looked: Looked) -> Found {
         let outcome = looked.outcome;
         let question = Question::from(asking.head);
@@ -349,12 +351,12 @@ impl Files {
         match choice {
             Choice::Take(representation, other) => {
                 if looked.is_hit && !representation.is_sendable() {
-                    // The file was written over since: another version is there already.
+                    // The file was overwritten since: there is a new version already.
                     self.store.cache.borrow_mut().remove(key);
                     let path_bytes = key.len().saturating_sub(8);
                     return match self.find(key, path_bytes, asking.policy, asking.now) {
                         Ok((version, found)) => {
-                            // Just loaded, so this goes no deeper.
+                            // Just loaded, so this does not recurse further.
                             let outcome = if outcome == Outcome::Hit { found } else { outcome };
                             self.answer_with(&version, key, asking, Looked { is_hit: false, outcome })
                         }
@@ -362,7 +364,7 @@ impl Files {
                         Err(Missing::Outcome(outcome)) => Found::Error(ErrorAnswer::missing(outcome)),
                     };
                 }
-                // A fallback says more than the form that it is sent in.
+                // The outcome of a fallback takes precedence over that of its encoding.
                 let outcome = other.filter(|_| matches!(outcome, Outcome::Hit | Outcome::Checked)).unwrap_or(outcome);
                 match answer(&means, version, representation, &question, outcome) {
                     Ok(response) => Found::Reply(response.into()),
@@ -387,7 +389,7 @@ impl Files {
         }
     }
 
-    /// Goes through the try list for a path that names nothing.
+    /// Tries the fallbacks of a path without file.
     fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, asking: &Asking<'_>) -> Option<Found> {
         for target in &self.rules.try_targets {
             let text = match target {
@@ -403,7 +405,7 @@ impl Files {
                     TextPart::Variable(variable) => add_variable(key, *variable, asked, asking),
                 }
             }
-            // Names below the root begin with no slash.
+            // Names below the root have no leading slash.
             let slashes = key.iter().take_while(|&&byte| byte == b'/').count();
             key.drain(..slashes);
             if !self.may_name(key) {
@@ -419,7 +421,7 @@ impl Files {
         None
     }
 
-    /// Whether a path put together from a text is one that may be asked for.
+    /// Returns whether a path built from a text may be served.
     fn may_name(&self, path: &[u8]) -> bool {
         let segments: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
         segments.iter().enumerate().all(|(at, segment)| match *segment {
@@ -431,14 +433,14 @@ impl Files {
         })
     }
 
-    /// The list of the folder at `path`, read on a thread of its own and believed as long as a file is.
+    /// The list of the folder at `path`, read on another thread and cached as long as a file's metadata.
     fn list(&self, path: &[u8], asking: &Asking<'_>) -> Found {
         let Some(settings) = self.rules.listing else {
             return Found::Error(ErrorAnswer::missing(Outcome::NoIndex));
         };
         let wish = Wish::parse(asking.location.query, asking.head.fields.all("accept"));
         let mut key = path.to_vec();
-        // No file's name can hold a NUL, so this key is no file's.
+        // A file name cannot contain NUL, so this key is not that of a file.
         key.extend_from_slice(b"\0list");
         key.extend_from_slice(&wish.key());
         self.add_numbers(&mut key, asking.policy);
@@ -485,7 +487,7 @@ impl Files {
     }
 }
 
-/// An answer that waits for its encoding.
+/// A response that waits for its encoding.
 struct Waiting {
     store: Rc<Store>,
     rules: Rc<Rules>,
@@ -514,7 +516,7 @@ impl Waiting {
     }
 }
 
-/// 301 to the path without its empty segments. It begins with one slash only, so it cannot be read as another host's
+/// A 301 to the path without empty segments. It begins with a single slash, so it cannot be read as another host's
 /// address.
 fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
     if !facts.empty_segment {
@@ -525,8 +527,8 @@ fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
     Some(Found::Reply(response.into()))
 }
 
-/// 301 to the folder's name with its slash. What the client asked for may have been rewritten: it is told the name
-/// that it knows.
+/// A 301 to the folder's name with a trailing slash. The path may have been rewritten: the redirect uses the client's
+/// form.
 fn folder_slash(asking: &Asking<'_>) -> Response {
     let asked = match asking.head.target {
         Target::Resource { path, .. } if !path.ends_with(b"/") => path,
@@ -539,20 +541,20 @@ fn folder_slash(asking: &Asking<'_>) -> Response {
     redirect(&location, asking.location.query, Outcome::FolderSlash, asking.policy)
 }
 
-/// The decoded path as the client asked for it, for people to read.
+/// The decoded path of the client's request, for display.
 fn request_path(asking: &Asking<'_>) -> Vec<u8> {
     let path = match asking.head.target {
         Target::Resource { path, .. } if path.ends_with(b"/") => path,
         _ => asking.location.path,
     };
     let mut decoded = Vec::new();
-    // It was decoded before.
+    // It was decoded successfully before.
     let _ = decode_path(path, &mut decoded);
     decoded.insert(0, b'/');
     decoded
 }
 
-/// What a variable stands for in the name of a file.
+/// Appends the value of a variable in a file name.
 fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &Asking<'_>) {
     match variable {
         Variable::Path | Variable::Uri => {
@@ -566,14 +568,14 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &As
         }
         Variable::Scheme => key.extend_from_slice(if asking.secure { b"https" } else { b"http" }),
         Variable::Query => key.extend_from_slice(asking.location.query.unwrap_or_default()),
-        // No configuration has it here.
+        // The configuration rejects it here.
         Variable::Client => {}
-        // What a route's star stands for belongs to the path as it was; here it has become the path.
+        // The part that a route's star matched belongs to the original path, which is the current one here.
         Variable::Rest => key.extend_from_slice(asked),
     }
 }
 
-/// Only a load reads the wall clock finely: it must not believe a file that is being written at this moment.
+/// The precise wall clock, read by loads only: they must not trust a file that is being written at this moment.
 fn read_unix_ns() -> i128 {
     let time = clock_gettime(ClockId::Realtime);
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)

@@ -1,4 +1,4 @@
-//! What came of looking for a file.
+//! Results of a file lookup.
 
 use crate::outcome::Outcome;
 use crate::policy::Policy;
@@ -7,36 +7,36 @@ use flatout_net::handler::Reply;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
 
-/// Which file is asked for: the path may have been rewritten.
+/// The requested file, whose path may have been rewritten.
 #[derive(Clone, Copy, Debug)]
 pub struct Location<'a> {
-    /// The path, still encoded; begins with `/`.
+    /// The path, encoded, with a leading slash.
     pub path: &'a [u8],
     /// The query.
     pub query: Option<&'a [u8]>,
-    /// What `decode_path` makes of the path, from whoever has decoded it already.
+    /// The result of `decode_path` for the path, if already computed.
     pub decoded: Option<(&'a [u8], PathFacts)>,
 }
 
-/// What came of looking for a file.
+/// The result of a file lookup.
 #[derive(Debug)]
 pub enum Found {
-    /// The answer.
+    /// The response.
     Reply(Reply),
-    /// An error, without a page yet: the caller may have one of its own, or go on elsewhere.
+    /// An error without a page so far: the caller may use a custom page, or continue elsewhere.
     Error(ErrorAnswer),
 }
 
-/// An error answer that has no content yet.
+/// An error response without content so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorAnswer {
     /// The status.
     pub status: u16,
-    /// One sentence for people.
+    /// One sentence for the page.
     pub text: &'static str,
-    /// Fields that belong to it (`Allow`, `Retry-After`).
+    /// Its additional fields (`Allow`, `Retry-After`).
     pub fields: Vec<(&'static str, String)>,
-    /// Its name for the log.
+    /// Its outcome for the log.
     pub outcome: Outcome,
 }
 
@@ -50,8 +50,8 @@ impl ErrorAnswer {
         self
     }
 
-    /// The error of `outcome`, for a name that stands for no file we serve. It says no more than a visitor may know:
-    /// a hidden name, a link that leads out and a name that is not there look the same.
+    /// The error of `outcome`, for a name without a file to serve. It reveals no more than a visitor may know: a
+    /// hidden name, a link that leads out and a missing name look the same.
     pub(crate) fn missing(outcome: Outcome) -> Self {
         const TRY_AGAIN: &str = "The file cannot be read at this moment. Please try again.";
         match outcome {
@@ -64,19 +64,20 @@ impl ErrorAnswer {
         }
     }
 
-    /// Whether it only says that nothing is here, so that another step may know better: what `pass` passes on.
+    /// Returns whether it only means that there is no such file, so that another step may handle the request
+    /// (`pass`).
     pub const fn is_absence(&self) -> bool {
         self.status == 404 || self.status == 405
     }
 
-    /// The answer with our own page.
+    /// The response with the built-in page.
     pub fn respond(&self, policy: &Policy) -> Response {
         let fields: Vec<(&str, &str)> = self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         page(self.status, self.text, &fields, policy, self.outcome)
     }
 }
 
-/// Our own page, with the header steps of `policy`.
+/// The built-in page, with the header steps of `policy`.
 fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &Policy, outcome: Outcome) -> Response {
     let mut response = page_response(status, text, fields, outcome as u8);
     if !policy.fields.is_empty() {
@@ -88,7 +89,7 @@ fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &Policy, outco
     response
 }
 
-/// 301 to `path` with the query kept.
+/// A 301 to `path`, with the query retained.
 pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, policy: &Policy) -> Response {
     let mut location = encode_location(path);
     if let Some(query) = query {
@@ -98,7 +99,7 @@ pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, poli
     page(301, "The address is a little different.", &[("Location", &location)], policy, outcome)
 }
 
-/// 204 with `fields`.
+/// A 204 with `fields`.
 pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: Outcome) -> Response {
     Response::new(204, policy.head(204, fields), Body::Empty, outcome as u8)
 }

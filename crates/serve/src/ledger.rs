@@ -1,7 +1,7 @@
-//! Digests that outlive a restart: a small store keyed by what tells one version of a file from another.
+//! Persistent digests: a small store keyed by the identity of a file version.
 //!
-//! It is a memory of work done, nothing more: whatever is wrong with it costs that work again, and never an answer.
-//! Only the workshop's threads read and write it.
+//! It is only a cache of work: any damage costs that work again, and never a response. Only the threads of the pool
+//! read and write it.
 
 use crate::digests::{DIGESTS_BYTES, Digests};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The name of the store in the state folder.
+/// File name of the store in the state folder.
 pub(crate) const FILE_NAME: &str = "digests.redb";
 
-/// Versions remembered; about 50 MiB of store. Beyond it, those that were not asked for longest are forgotten.
+/// Upper bound of versions; about 50 MiB of store. Beyond it, the least recently used are dropped.
 pub(crate) const ENTRIES_MAX: u64 = 262_144;
 
-/// Entries written that wait for their commit, at the most.
+/// Entries after which uncommitted ones are written.
 const UNWRITTEN_MAX: usize = 1024;
 
-/// The store's own cache. Its default is a gibibyte.
+/// Bytes of the store's own cache, whose default is a gibibyte.
 const CACHE_BYTES: usize = 1024 * 1024;
 
 const KEY_BYTES: usize = 56;
-/// Digests, the day of the last use, and a checksum of all that and the key.
+/// Digests, the day of the last use, and a checksum of these and the key.
 const VALUE_BYTES: usize = DIGESTS_BYTES + 4 + 8;
 
 type Key = [u8; KEY_BYTES];
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Ledger {
-    /// Opens the store in `folder`, or begins one. What cannot be read is put aside, and a sentence says so.
+    /// Opens or creates the store in `folder`. An unreadable store is renamed, and the warning reports it.
     pub(crate) fn open(folder: &Path) -> (Self, Option<String>) {
         Self::open_with(folder, ENTRIES_MAX)
     }
@@ -66,7 +66,7 @@ impl Ledger {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is remembered of the version `identity`.
+    /// The stored digests of the version `identity`.
     pub(crate) fn get(&self, identity: &FileIdentity) -> Option<Digests> {
         let key = key_of(identity);
         let mut state = self.lock();
@@ -82,28 +82,28 @@ impl Ledger {
         Some(digests)
     }
 
-    /// Remembers `digests` of the version `identity`, from the next [`Ledger::flush`] on.
+    /// Stores `digests` of the version `identity`, from the next [`Ledger::flush`] on.
     pub(crate) fn put(&self, identity: &FileIdentity, digests: &Digests) {
         let key = key_of(identity);
         add_unwritten(&mut self.lock(), key, value_of(&key, digests, today()));
     }
 
-    /// Writes what is not written yet, and waits for the disk.
+    /// Writes pending entries, and waits for the disk.
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
         if state.database.is_none() {
-            // Another process had it when we began: the one whose place we take, perhaps. It may be gone now.
+            // Another process had it open at startup, possibly the predecessor in an upgrade, which may have exited.
             state.database = open_existing(&self.path);
         }
         let Some(database) = state.database.as_ref() else { return };
         if !unwritten.is_empty() && write(database, &unwritten, self.entries_max).is_none() {
-            // The disk is full, or the store is broken: what was known is known no more after a restart.
+            // The disk is full, or the store is damaged: its content is lost with a restart.
             state.database = None;
         }
     }
 
-    /// How many versions are remembered.
+    /// Number of stored versions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         let state = self.lock();
@@ -124,7 +124,7 @@ fn add_unwritten(state: &mut State, key: Key, value: Value) {
     }
 }
 
-/// Writes `entries`, and forgets those least asked for when there are too many.
+/// Writes `entries`, and drops the least recently used ones beyond `entries_max`.
 fn write(database: &Database, entries: &[(Key, Value)], entries_max: u64) -> Option<()> {
     let transaction = database.begin_write().ok()?;
     {
@@ -155,7 +155,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// A store that breaks in the reader's hands may have it panic; that is no reason for us to.
+/// Opens a store. A damaged one may make redb panic, which is caught.
 fn open_existing(path: &Path) -> Option<Database> {
     catch_unwind(AssertUnwindSafe(|| create_private(path).ok())).ok().flatten()
 }
@@ -164,7 +164,7 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     let shown = path.display();
     let broken = match catch_unwind(AssertUnwindSafe(|| open_checked(path))) {
         Ok(Ok(database)) => return (Some(database), None),
-        // During an upgrade the old process still has it.
+        // During an upgrade the old process still has it open.
         Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return (None, None),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "its content makes no sense".to_owned(),
@@ -178,15 +178,15 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     (database, Some(format!("{shown}: {broken}; put aside as {}, {outcome}", aside.display())))
 }
 
-/// Opens the database; a new one is readable by its owner alone, whatever the umask is.
+/// Opens the database; a new one is readable by its owner only, whatever the umask.
 fn create_private(path: &Path) -> Result<Database, DatabaseError> {
-    // redb sets the mode of no file, but takes an empty file as a new database.
+    // redb sets no file mode, but accepts an empty file as a new database.
     let private = fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
     drop(private.map_err(|error| DatabaseError::Storage(redb::StorageError::Io(error)))?);
     builder().create(path)
 }
 
-/// Opens the store and looks into it once.
+/// Opens the store and reads from it once.
 fn open_checked(path: &Path) -> Result<Database, DatabaseError> {
     let database = create_private(path)?;
     let failed =
@@ -216,7 +216,7 @@ fn value_of(key: &Key, digests: &Digests, day: u32) -> Value {
     value
 }
 
-/// The digests in `value`, unless a bit of it has turned: a wrong digest would be worse than none.
+/// The digests in `value`, if the checksum matches: a wrong digest would be worse than none.
 fn digests_in(key: &Key, value: &Value) -> Option<Digests> {
     if value[DIGESTS_BYTES + 4..] != checksum(key, value) {
         return None;

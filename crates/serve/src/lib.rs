@@ -1,22 +1,22 @@
-//! A site of files: what is below one folder, and nothing else.
+//! Static files: everything below one folder, and nothing else.
 //!
-//! The kernel keeps every request inside the folder (`openat2` with `RESOLVE_BENEATH`), whatever the path and the
-//! symbolic links say. What is known of a file, its heads, encodings and digests included, is kept from one request to
-//! the next and looked at again at most once a `recheck`; a version is swapped whole, so no answer mixes two.
+//! The kernel confines every request to the folder (`openat2` with `RESOLVE_BENEATH`), whatever the path and its
+//! symbolic links. A file's metadata, heads, encodings and digests are cached and validated at most once per
+//! `recheck`; a version is swapped as a whole, so no response mixes two.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`files`] | a `files` step: from a request to what was found |
+//! | [`files`] | the `files` step: from a request to a result |
 //! | `rules`, [`policy`] | its settings; the header steps in force |
-//! | `question`, [`found`] | what an answer must know of its request, and what comes of it |
-//! | `answer`, `choice` | from a version to a response; which representation |
+//! | `question`, [`found`] | the relevant parts of a request; results of lookups |
+//! | `answer`, `choice` | from a version to a response; selection of a representation |
 //! | `version`, `representation` | one version of a file; one form of it: entity tag, heads, content |
 //! | [`cache`] | versions by path, within bounds |
-//! | `listing` | a folder as a page |
-//! | [`services`], `workshop`, `slot` | what is made once for all workers, on threads of its own |
-//! | `digests`, `encode`, `ledger` | hashing, compressing, and digests kept over restarts |
+//! | `listing` | directory listings |
+//! | [`services`], `workshop`, `slot` | work done once for all workers, on a thread pool |
+//! | `digests`, `encode`, `ledger` | hashing, compression, and persistent digests |
 //! | [`media`] | media types |
-//! | [`outcome`] | why each answer was what it was |
+//! | [`outcome`] | outcomes of responses |
 //!
 //! Absent by design: sockets, sites, routes.
 

@@ -1,15 +1,15 @@
-//! The page that lists a folder without an index: what is in it now, as HTML for people or JSON for programs.
+//! The listing of a folder without index: its current content, as HTML or JSON.
 //!
-//! Reading a folder waits for the disk, so this belongs on a thread that may wait. The work is bounded by
-//! `entries_max`: at most [`READ_FACTOR`] times as many names are read and looked at.
+//! Reading a folder blocks on the disk, so call this on a thread that may block. The work is bounded by
+//! `entries_max`: at most [`READ_FACTOR`] times as many names are read.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `entry` | one entry: its name for people, its address, its size and time as text |
-//! | `order` | natural order, and the order that was asked for |
-//! | `wish` | what the query and Accept ask for |
-//! | `html` | the page |
-//! | `json` | the same for programs |
+//! | `entry` | one entry: display name, address, size and time as text |
+//! | `order` | natural order, and the requested order |
+//! | `wish` | the listing query from the query string and Accept |
+//! | `html` | the HTML page |
+//! | `json` | the JSON form |
 
 mod entry;
 mod html;
@@ -26,27 +26,26 @@ use rustix::fs::{Dir, FileType};
 
 pub(crate) use wish::{Format, Wish};
 
-/// How many names are read for each that is listed at most. What is listed of a larger folder is the first by name
-/// of those that were read.
+/// Names read per listed entry at most. A listing of a larger folder has the first by name among those read.
 const READ_FACTOR: u64 = 4;
 
-/// What is in a folder, as far as it is listed.
+/// The listed content of a folder.
 struct Listing<'a> {
-    /// The decoded path of the request, from the first slash to the last.
+    /// The decoded path of the request, with leading and trailing slash.
     shown_path: &'a [u8],
-    /// In the order that was asked for.
+    /// In the requested order.
     entries: Vec<Entry>,
-    /// How many of those that were read are left out.
+    /// Number of entries read but left out.
     left_out: usize,
-    /// Whether every name in the folder was read; otherwise `left_out` is only the least that is missing.
+    /// True if every name in the folder was read; otherwise `left_out` is a lower bound.
     read_whole: bool,
 }
 
-/// Reads the folder `name` (relative, ending with `/`, or empty for the root) below `root` and makes its page.
-/// `shown_path` is the decoded path of the request, which begins and ends with `/`. Names that begin with a dot are
+/// Reads the folder `name` (relative, ending with `/`, or empty for the root) below `root` and creates its page.
+/// `shown_path` is the decoded path of the request, which begins and ends with `/`. Names with a leading dot are
 /// listed only if `hidden`; links that lead out of the root, devices, pipes and sockets never are.
 ///
-/// `None`: the folder cannot be read any more, or not without leaving out what should be there.
+/// `None` if the folder cannot be read, or cannot be read completely.
 pub(crate) fn make(
     root: &Root,
     name: &[u8],
@@ -70,7 +69,7 @@ pub(crate) fn make(
     })
 }
 
-/// The media type of what [`make`] makes.
+/// The media type of the result of [`make`].
 pub(crate) fn content_type(wish: Wish) -> &'static str {
     match wish.format {
         Format::Html => "text/html; charset=utf-8",
@@ -78,7 +77,7 @@ pub(crate) fn content_type(wish: Wish) -> &'static str {
     }
 }
 
-/// The entries of the folder `name`, of at most `names_max` names, and whether these were all.
+/// The entries of the folder `name`, from at most `names_max` names, and whether these were all.
 fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<Entry>, bool)> {
     let mut folder = Dir::new(root.open_folder(name).ok()?).ok()?;
     let mut entries = Vec::new();
@@ -97,12 +96,12 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<E
         if (own.starts_with(b".") && !hidden) || !may_be_listed(found.file_type()) {
             continue;
         }
-        // By its whole path below the root, so that a link from here to elsewhere inside is followed.
+        // By its whole path below the root, so that a link to another place inside is followed.
         path.truncate(name.len());
         path.extend_from_slice(own);
         let stat = match root.stat(&path) {
             Ok(stat) => stat,
-            // Every further name would fail alike: no page is better than one that lacks half its entries.
+            // All further names would fail too: no page is better than half of one.
             Err(OpenFault::NoDescriptor) => return None,
             Err(_) => continue,
         };
@@ -116,7 +115,7 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<E
     Some((entries, true))
 }
 
-/// Whether an entry of this type may turn out a file or a folder. Some file systems do not tell the type here.
+/// Returns whether an entry of this type may be a file or a folder. Some file systems do not report the type here.
 fn may_be_listed(file_type: FileType) -> bool {
     matches!(file_type, FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown)
 }

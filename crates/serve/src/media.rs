@@ -1,7 +1,7 @@
-//! Media types by the ending of a file's name.
+//! Media types by file extension.
 
-/// The Content-Type of the file called `name`. Text is declared UTF-8, as the web has been since HTML5; an unknown
-/// ending is bytes, which a browser saves instead of guessing.
+/// The Content-Type of the file called `name`. Text is declared as UTF-8, the default since HTML5; an unknown
+/// extension is application/octet-stream, which a browser saves instead of guessing.
 pub fn content_type(name: &[u8]) -> String {
     let extension = name.rsplit(|&byte| byte == b'.').next().filter(|extension| extension.len() < name.len());
     let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or("");
@@ -11,10 +11,10 @@ pub fn content_type(name: &[u8]) -> String {
     if media_type.starts_with("text/") { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
 }
 
-/// Whether content of this type is worth compressing: text in any form, and formats that leave it to the transport.
-/// What is compressed by itself (png, jpeg, woff2, zip, video) is not.
+/// Returns whether content of this type is worth compressing: any text, and formats without own compression.
+/// Compressed formats (png, jpeg, woff2, zip, video) are not.
 pub(crate) fn is_compressible(content_type: &str) -> bool {
-    // RFC 6839 and its successors: the suffix says how the format is written.
+    // RFC 6839 and its successors: the suffix names the underlying syntax.
     const SUFFIXES: [&str; 3] = ["+xml", "+json", "+text"];
     const TYPES: &[&str] = &[
         "application/javascript",
@@ -51,9 +51,9 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
     essence.starts_with("text/") || SUFFIXES.iter().any(|suffix| essence.ends_with(suffix)) || TYPES.contains(&essence)
 }
 
-/// Where the table that everybody uses is behind the registry, or names what browsers would not show.
+/// Overrides of the common table where it is outdated, or names a type that browsers would not display.
 fn override_type(extension: &str) -> Option<&'static str> {
-    // RFC 9239 made text/javascript the one type; the rest are source texts that people want to read.
+    // RFC 9239 made text/javascript the only type; the rest are source texts to be displayed.
     const OVERRIDES: &[(&str, &str)] = &[
         ("js", "text/javascript"),
         ("mjs", "text/javascript"),

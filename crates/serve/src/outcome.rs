@@ -1,9 +1,9 @@
-//! Why each answer was what it was: one table gives the name for the log and the counter, and the meaning.
+//! Outcomes of responses: one table with name and meaning, for the log and the counters.
 
 use flatout_net::root::OpenFault;
 
 flatout_reason::reasons! {
-    /// Why an answer was what it was.
+    /// The outcome of a response.
     pub enum Outcome { name, text, }
     Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
     Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";

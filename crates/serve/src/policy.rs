@@ -1,29 +1,29 @@
-//! The header steps of the configuration, as they change the heads that are built once.
+//! The header steps of the configuration, as applied to prebuilt heads.
 
 use flatout_config::model::FieldOp;
 use flatout_net::response::Head;
 use std::rc::Rc;
 
-/// Names that no header step changes: they say how the message is framed, or which bytes it holds.
+/// Fields that no header step changes, as they frame the message or describe its bytes.
 const FRAMING: [&str; 6] =
     ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
 
-/// Names that describe content, which a 304 does not have (RFC 9110 §15.4.5).
+/// Fields that describe content, which a 304 does not have (RFC 9110 §15.4.5).
 const DESCRIBING: [&str; 3] = ["content-type", "content-language", "content-location"];
 
-/// The header steps in force where a request reached its handler. They are part of the heads that are built once, so
-/// every combination has a number of its own.
+/// The header steps in force where a request reached its handler. They are part of prebuilt heads, so every
+/// combination has its own number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Its number, unique among the policies of an engine.
     pub id: u32,
-    /// The changes, in the order to make them.
+    /// The operations, in order.
     pub fields: Rc<[FieldOp]>,
 }
 
 impl Policy {
-    /// The head of `status` with `fields`, changed as the steps say. Fields that frame the message stay as they are,
-    /// and so does the Content-Type of an answer in parts. A value that could end its line is left out.
+    /// The head of `status` with `fields`, after the operations. Framing fields are unchanged, and so is the
+    /// Content-Type of a multipart response. A value that could end its line is left out.
     pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
         if self.fields.is_empty() {
             return Head::new(status, fields);
@@ -47,7 +47,7 @@ impl Policy {
         Head::new(status, &lines)
     }
 
-    /// Whether a field `name` that is not part of a built head, but sent with it, may be sent.
+    /// Returns whether the field `name`, which is sent outside the prebuilt head, is allowed.
     pub(crate) fn lets_through(&self, name: &str) -> bool {
         !self.fields.iter().any(|change| match change {
             FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
@@ -56,7 +56,7 @@ impl Policy {
     }
 }
 
-/// Whether the field `name` stays as the handler made it.
+/// Returns whether the field `name` is exempt from operations.
 fn is_kept(status: u16, name: &str, fields: &[(&str, &str)]) -> bool {
     let is_any_of = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
     let in_parts = fields.iter().any(|(_, value)| value.starts_with("multipart/byteranges"));

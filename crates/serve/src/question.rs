@@ -1,12 +1,12 @@
-//! What an answer must know of its request, borrowed while the request is at hand or kept for an answer that waits.
+//! The relevant parts of a request, borrowed from it or owned by a pending response.
 
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 
-/// What an answer must know of its request.
+/// The relevant parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
-    /// GET, or HEAD otherwise.
+    /// True for GET, false for HEAD.
     pub(crate) is_get: bool,
     pub(crate) asked: Asked,
     pub(crate) fields: Fields<'a>,
@@ -18,7 +18,7 @@ impl<'a> From<&RequestHead<'a>> for Question<'a> {
     }
 }
 
-/// The same, kept.
+/// An owned question.
 #[derive(Debug)]
 pub(crate) struct KeptQuestion {
     is_get: bool,
@@ -35,7 +35,7 @@ impl KeptQuestion {
         Self { is_get: question.is_get, asked: question.asked, lines }
     }
 
-    /// Calls `answer` with the question as it was.
+    /// Calls `answer` with the borrowed form.
     pub(crate) fn ask<T>(&self, answer: impl FnOnce(&Question<'_>) -> T) -> T {
         let lines: Vec<Header<'_>> = self.lines.iter().map(|(name, value)| Header { name, value }).collect();
         answer(&Question { is_get: self.is_get, asked: self.asked, fields: Fields::from_lines(&lines) })

@@ -1,4 +1,4 @@
-//! One representation of a version, plain or encoded: its tag, its heads, and its content.
+//! One representation of a version, plain or encoded: its tag, heads and content.
 
 use crate::digests::Digests;
 use crate::policy::Policy;
@@ -16,19 +16,19 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What all representations of a version have in common.
+/// Properties shared by all representations of a version.
 #[derive(Debug)]
 pub(crate) struct Common {
     /// The Content-Type.
     pub(crate) content_type: String,
-    /// Last-Modified in seconds since 1970, never later than when the version was loaded (RFC 9110 §8.8.2.1).
+    /// Last-Modified in seconds since 1970, never later than the load of the version (RFC 9110 §8.8.2.1).
     pub(crate) last_modified_s: i64,
-    /// The same, written.
+    /// The same, formatted.
     pub(crate) last_modified: String,
     pub(crate) cache_control: Option<String>,
-    /// How long after an answer it expires.
+    /// Lifetime for Expires, in seconds after the response.
     pub(crate) expires_s: Option<u32>,
-    /// What the choice of a representation depends on.
+    /// The value of Vary.
     pub(crate) vary: Option<&'static str>,
     pub(crate) policy: Rc<Policy>,
 }
@@ -48,12 +48,12 @@ pub(crate) struct Representation {
     pub(crate) size_bytes: u64,
     pub(crate) ok_head: Head,
     pub(crate) not_modified_head: Head,
-    /// Its digests, when somebody has made them.
+    /// Its digests, if computed.
     pub(crate) digests: Arc<Slot<Digests>>,
-    /// Under which identity digests are kept across restarts.
+    /// The key of its stored digests.
     pub(crate) kept_as: Option<FileIdentity>,
     content: Content,
-    /// The last extra lines, which the next answer most likely has as well.
+    /// The most recent extra lines, which the next response probably shares.
     extra: RefCell<Option<(Extra, Rc<[u8]>)>>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Content {
     File(Rc<OpenFile>),
 }
 
-/// Which lines stand behind a built head.
+/// The lines that follow a prebuilt head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// Expires, as a date.
@@ -99,7 +99,7 @@ impl Representation {
         Self { coding, etag, size_bytes, ok_head, not_modified_head, digests, kept_as, content, extra }
     }
 
-    /// An encoding that the workshop has made; `None` when the kernel has no descriptor for it.
+    /// An encoding created by the thread pool; `None` if no descriptor is left.
     pub(crate) fn adopt(common: &Common, coding: ContentCoding, etag: String, encoded: &Encoded) -> Option<Self> {
         let content = match &encoded.content {
             EncodedContent::Memory(bytes) => Content::Memory(SharedBytes::from(&bytes[..])),
@@ -110,7 +110,7 @@ impl Representation {
         Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))
     }
 
-    /// What a request's conditions are compared with.
+    /// The validators for a request's conditions.
     pub(crate) fn validators<'a>(&'a self, common: &Common) -> Validators<'a> {
         Validators { etag: self.etag.as_bytes(), last_modified_s: common.last_modified_s }
     }
@@ -125,7 +125,7 @@ impl Representation {
         }
     }
 
-    /// The same as a piece of a larger content.
+    /// The same as a segment of a larger content.
     pub(crate) fn segment(&self, first: u64, length: u64) -> Segment {
         match &self.content {
             Content::Memory(bytes) => Segment::Bytes(bytes.slice(first as usize..(first + length) as usize)),
@@ -133,8 +133,8 @@ impl Representation {
         }
     }
 
-    /// Whether the content can still be sent as this version's. What is in memory always can; a file that was written
-    /// over since is not this version any more, and its answer would be cut short.
+    /// Returns whether the content can still be sent as this version's. Content in memory always can; a file that was
+    /// overwritten is no longer this version, and its response would be cut.
     pub(crate) fn is_sendable(&self) -> bool {
         match &self.content {
             Content::Memory(_) => true,
@@ -142,7 +142,7 @@ impl Representation {
         }
     }
 
-    /// The content for a thread of the workshop: a copy, or a descriptor of its own.
+    /// The content for the thread pool: a copy, or a duplicated descriptor.
     pub(crate) fn source(&self) -> Option<Source> {
         Some(match &self.content {
             Content::Memory(bytes) => Source::Memory(Arc::from(&bytes[..])),
@@ -150,7 +150,7 @@ impl Representation {
         })
     }
 
-    /// The head of 206 for `fields`, which say what the part is.
+    /// The head of a 206 for `fields`, which describe the part.
     pub(crate) fn partial_head(&self, common: &Common, fields: &[(&str, &str)]) -> Head {
         let quoted = format!("\"{}\"", self.etag);
         let shared = shared_fields(common, &quoted);
@@ -161,7 +161,7 @@ impl Representation {
         common.policy.head(206, &all)
     }
 
-    /// The lines of `extra`, as far as the policy and what is known let them through.
+    /// The lines of `extra` that the policy allows and that are known.
     pub(crate) fn extra_lines(&self, common: &Common, extra: Extra) -> Option<Rc<[u8]>> {
         if extra == Extra::default() {
             return None;
@@ -190,7 +190,7 @@ impl Representation {
         Some(lines)
     }
 
-    /// Bytes of memory that it holds, about. What lies in a file without a name is memory as well.
+    /// Its approximate memory, in bytes. Content in an unnamed file counts as memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let content = match &self.content {
             Content::Memory(bytes) => bytes.len(),
@@ -202,13 +202,13 @@ impl Representation {
         size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + self.etag.len() + content
     }
 
-    /// Whether it holds a descriptor.
+    /// Returns whether it holds a descriptor.
     pub(crate) const fn holds_descriptor(&self) -> bool {
         matches!(self.content, Content::File(_))
     }
 }
 
-/// Validators first, then what a cache goes by: the fields of 200, 206 and 304 alike (RFC 9110 §15.3.7, §15.4.5).
+/// Validators first, then the caching fields: the fields shared by 200, 206 and 304 (RFC 9110 §15.3.7, §15.4.5).
 fn shared_fields<'a>(common: &'a Common, quoted_etag: &'a str) -> Vec<(&'static str, &'a str)> {
     let mut fields = vec![("Last-Modified", common.last_modified.as_str()), ("ETag", quoted_etag)];
     fields.extend(common.cache_control.as_deref().map(|value| ("Cache-Control", value)));

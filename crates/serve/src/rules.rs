@@ -1,12 +1,12 @@
-//! The settings of a `files` step, in the form in which requests need them.
+//! The settings of a `files` step, in compiled form.
 
 use flatout_config::model::{Coding, Files, Listing, TryTarget};
 use flatout_http::encoding::ContentCoding;
 
-/// Files up to this part of a store's bytes are encoded; the result of a larger one would drive out everything else.
+/// Files up to this fraction of a store's bytes are encoded; the result of a larger one would evict everything else.
 const ENCODE_SHARE: usize = 4;
 
-/// Entries of a listing when the settings do not say.
+/// Default entries of a listing.
 const LISTING_ENTRIES: u32 = 10_000;
 
 /// The settings.
@@ -16,15 +16,15 @@ pub(crate) struct Rules {
     pub(crate) hidden: bool,
     pub(crate) listing: Option<Listing>,
     pub(crate) try_targets: Vec<TryTarget>,
-    /// Codings made here.
+    /// Codings created at run time.
     pub(crate) compress: Vec<ContentCoding>,
-    /// Codings of files that lie beside the file.
+    /// Codings of precompressed files.
     pub(crate) precompressed: Vec<ContentCoding>,
-    /// Larger files are not encoded here.
+    /// Upper bound of files encoded at run time, in bytes.
     pub(crate) encode_bytes_max: u64,
-    /// Digests for whoever wants them.
+    /// Whether digests are sent on request.
     pub(crate) digest: bool,
-    /// Repr-Digest for all.
+    /// Whether Repr-Digest is always sent.
     pub(crate) digest_always: bool,
     pub(crate) content_md5: bool,
     cache_control: Vec<(String, String)>,
@@ -52,12 +52,12 @@ impl Rules {
         }
     }
 
-    /// Whether the choice among representations may ever depend on Accept-Encoding.
+    /// Returns whether the selection may ever depend on Accept-Encoding.
     pub(crate) const fn offers_codings(&self) -> bool {
         !self.compress.is_empty() || !self.precompressed.is_empty()
     }
 
-    /// Cache-Control and Expires for `content_type`: the first pattern that matches, of each.
+    /// Cache-Control and Expires for `content_type`: the first matching pattern of each.
     pub(crate) fn freshness(&self, content_type: &str) -> (Option<String>, Option<u32>) {
         let cache_control = self.cache_control.iter().find(|(pattern, _)| matches_type(pattern, content_type));
         let expires = self.expires.iter().find(|(pattern, _)| matches_type(pattern, content_type));
@@ -73,7 +73,7 @@ const fn content_coding(coding: Coding) -> ContentCoding {
     }
 }
 
-/// Whether `pattern` (`text/html`, `image/*` or `*`) stands for `content_type`, whose parameters do not count.
+/// Returns whether `pattern` (`text/html`, `image/*` or `*`) matches `content_type`, ignoring its parameters.
 fn matches_type(pattern: &str, content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim_end();
     if matches!(pattern, "*" | "*/*") {

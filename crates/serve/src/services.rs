@@ -1,7 +1,7 @@
-//! What all workers share: the workshop, and what it has found out about versions.
+//! Services shared by all workers: the thread pool, and its results for each version.
 //!
-//! Whatever is made of a version, digests or encodings, is made once, however many workers hold that version. They
-//! meet in one map, which is locked when a version is loaded and never when it is answered with.
+//! Digests and encodings of a version are computed once, however many workers hold it. The workers share them through
+//! one map, which is locked when a version is loaded and never when it is served.
 
 use crate::digests::Digests;
 use crate::encode::encode;
@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-/// Threads of the workshop at the most, so that the event loops keep their cores.
+/// Upper bound of threads, so that the event loops keep their cores.
 const THREADS_MAX: usize = 2;
 
-/// The map is swept of dead entries when it has twice as many as after the last sweep, and this many at least.
+/// Minimum size at which the map is swept of dead entries; otherwise at twice its size after the last sweep.
 const SWEEP_MIN: usize = 1024;
 
-/// The threads beside the event loops, and what they have found out.
+/// The thread pool and its results.
 #[derive(Debug)]
 pub struct Services {
     pub(crate) workshop: Workshop,
@@ -41,12 +41,12 @@ struct Known {
     sweep_at: usize,
 }
 
-/// What is found out about one version, once for all workers.
+/// Results for one version, computed once for all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Digests of the version's own content.
+    /// Digests of the version's plain content.
     pub(crate) digests: Arc<Slot<Digests>>,
-    /// Encodings of it; `None` in a slot: not worth it. In the order of `ContentCoding::ALL`, without the first.
+    /// Its encodings, in the order of `ContentCoding::ALL` without the first; `None` in a slot if not worthwhile.
     encoded: [Arc<Slot<Option<Encoded>>>; 3],
 }
 
@@ -57,29 +57,29 @@ impl Facts {
     }
 }
 
-/// A content that was encoded here.
+/// An encoding created at run time.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) content: EncodedContent,
-    /// How long it is.
+    /// Its length in bytes.
     pub(crate) size_bytes: u64,
     pub(crate) digests: Arc<Slot<Digests>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum EncodedContent {
-    /// Small enough for each worker to have a copy.
+    /// Small enough for a copy per worker.
     Memory(Arc<[u8]>),
-    /// A sealed file without a name; each worker has a descriptor.
+    /// A sealed unnamed file; each worker has a descriptor.
     File(OwnedFd, FileIdentity),
 }
 
-/// Where the workshop gets a version's content from.
+/// The source of a version's content for the thread pool.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// A copy.
     Memory(Arc<[u8]>),
-    /// The version's file, which is looked at before and after it is read.
+    /// The version's file, validated before and after it is read.
     File(OwnedFd, FileIdentity),
 }
 
@@ -96,19 +96,19 @@ impl Default for Services {
 }
 
 impl Services {
-    /// Services that keep digests in the folder `state`, if there is one; and a warning when what was kept there is
-    /// lost. Nothing about it is an error.
+    /// Services that store digests in the folder `state`, if given; and a warning if stored ones are lost. That is
+    /// never an error.
     pub fn open(state: Option<&Path>) -> (Self, Option<String>) {
         let (ledger, warning) = state.map(Ledger::open).unzip();
         (Self { ledger: ledger.map(Arc::new), ..Self::default() }, warning.flatten())
     }
 
-    /// Jobs that the workshop has refused because too many waited.
+    /// Jobs refused because the queue was full.
     pub fn refused(&self) -> u64 {
         self.workshop.refused()
     }
 
-    /// The facts of the version `identity`, shared with every worker that has it. Only for versions whose identity
+    /// The facts of the version `identity`, shared by all workers that have it. Only for versions whose identity
     /// cannot come to stand for other content.
     pub(crate) fn facts(&self, identity: FileIdentity) -> Arc<Facts> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ impl Services {
         facts
     }
 
-    /// Has the digests in `slot` made, unless they are there, under way, or beyond hope.
+    /// Requests the digests in `slot`, unless they exist, are in progress, or failed too often.
     pub(crate) fn make_digests(
         &self,
         slot: &Arc<Slot<Digests>>,
@@ -138,7 +138,7 @@ impl Services {
         if let Some(ledger) = &self.ledger
             && !self.flushing.swap(true, Ordering::AcqRel)
         {
-            // It waits behind the hashing that is queued already, so one commit holds what they all found.
+            // It queues behind earlier hashing jobs, so one commit contains all their results.
             let (ledger, flushing) = (Arc::clone(ledger), Arc::clone(&self.flushing));
             let flush = move || {
                 flushing.store(false, Ordering::Release);
@@ -151,7 +151,7 @@ impl Services {
         Ok(())
     }
 
-    /// Has the encoding in `slot` made. True: it is under way.
+    /// Requests the encoding in `slot`. Returns true if it is in progress.
     pub(crate) fn make_encoded(
         &self,
         slot: &Arc<Slot<Option<Encoded>>>,
@@ -212,7 +212,7 @@ fn encode_source(making: Making<Option<Encoded>>, coding: ContentCoding, source:
     }
 }
 
-/// All bytes of one version, or none.
+/// All bytes of one version; `None` if it changed.
 pub(crate) fn read_version(fd: &OwnedFd, identity: &FileIdentity) -> Option<Vec<u8>> {
     let mut content = vec![0; identity.size_bytes as usize];
     let mut read = 0;
@@ -227,7 +227,7 @@ pub(crate) fn read_version(fd: &OwnedFd, identity: &FileIdentity) -> Option<Vec<
     FileIdentity::read(fd).is_ok_and(|now| now == *identity).then_some(content)
 }
 
-/// Small contents stay in memory; larger ones go into a file without a name, of which all workers send.
+/// Stores small contents in memory and larger ones in an unnamed file, from which all workers send.
 fn keep(content: Vec<u8>) -> Option<EncodedContent> {
     if content.len() as u64 <= crate::version::MEMORY_BYTES_MAX {
         return Some(EncodedContent::Memory(content.into()));

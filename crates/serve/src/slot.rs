@@ -1,16 +1,16 @@
-//! A value that is made once, beside the event loops, for all workers that want it.
+//! A value computed once, off the event loops, for all workers.
 
 use crate::workshop::Signal;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Makings that may fail before nobody tries again.
+/// Attempts after which no more are made.
 const ATTEMPTS_MAX: u8 = 3;
 
-/// The top bit: it is being made, or about to be. The others: how often the making began.
+/// The top bit: an attempt is pending or in progress. The others: the number of attempts.
 const UNDER_WAY: u8 = 0x80;
 
-/// A value, perhaps still to be made.
+/// A value that may not be computed yet.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     value: OnceLock<T>,
@@ -24,29 +24,29 @@ impl<T> Default for Slot<T> {
     }
 }
 
-/// How a slot stands.
+/// The state of a slot at a request for its value.
 #[derive(Debug)]
 pub(crate) enum Begin<T> {
-    /// Whoever asked shall make the value.
+    /// The caller must compute the value.
     Yours(Making<T>),
-    /// Somebody is at it.
+    /// It is in progress.
     UnderWay,
-    /// It was tried too often, or is there already.
+    /// It failed too often, or exists already.
     Never,
 }
 
 impl<T> Slot<T> {
-    /// The value, when there is one. No lock and no wait.
+    /// The value, if it exists. Lock-free.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// Whether there is a value, or one is being made.
+    /// Returns whether the value exists or is in progress.
     pub(crate) fn is_begun(&self) -> bool {
         self.value.get().is_some() || self.state.load(Ordering::Acquire) & UNDER_WAY != 0
     }
 
-    /// Asks for the value to be made.
+    /// Requests the computation of the value.
     pub(crate) fn begin(self: &Arc<Self>) -> Begin<T> {
         if self.value.get().is_some() {
             return Begin::Never;
@@ -62,7 +62,7 @@ impl<T> Slot<T> {
         if begun.is_ok() { Begin::Yours(Making(Arc::clone(self))) } else { Begin::UnderWay }
     }
 
-    /// Has `signal` rung when the making ends, well or not; at once when none is under way.
+    /// Signals `signal` when the attempt ends, successfully or not; immediately if none is in progress.
     pub(crate) fn ring_at_end(&self, signal: &Arc<Signal>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.state.load(Ordering::Acquire) & UNDER_WAY == 0 {
@@ -84,17 +84,18 @@ impl<T> Slot<T> {
     }
 }
 
-/// The duty to make a slot's value. Dropped without one, the slot is free again.
+/// The obligation to compute a slot's value. Dropping it without a value frees the slot.
 #[derive(Debug)]
 pub(crate) struct Making<T>(Arc<Slot<T>>);
 
 impl<T> Making<T> {
-    /// Puts the value in its place.
+    /// Stores the value.
     pub(crate) fn finish(self, value: T) {
         let _ = self.0.value.set(value);
     }
 
-    /// Counts an attempt: from here on, not finishing is failing. Before, it is only that nobody was found to do it.
+    /// Counts the attempt as started: from here on, dropping it is a failure. Before, it only means that no thread
+    /// was available.
     pub(crate) fn start(&self) {
         self.0.state.fetch_add(1, Ordering::AcqRel);
     }

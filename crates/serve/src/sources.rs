@@ -1,21 +1,22 @@
-//! Names of scripts and of active pages, whose text is never given out where they are run.
+//! Names of scripts and active pages, whose sources are never served where they are run.
 //!
-//! A copy of a script is not run, but holds the same password: `config.php~`, `config.php.bak`, `config.phpold`. So a name is
-//! hidden when one of its extensions begins with an extension of scripts, in upper or lower case.
+//! A copy of a script is not run, but may contain the same password: `config.php~`, `config.php.bak`,
+//! `config.phpold`. So a name is hidden if one of its extensions begins with a script extension, in upper or lower
+//! case.
 
-/// Extensions of PHP scripts, whatever the configuration runs. `.php5`, `.phps` and `.phtml` begin with them.
+/// PHP extensions that are hidden whatever the configuration runs. `.php5`, `.phps` and `.phtml` begin with them.
 const ALWAYS: [&str; 3] = [".php", ".pht", ".phar"];
 
-/// What a name that is hidden is the source of.
+/// The kind of program that a hidden name is the source of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A script: whether it is there is not told.
+    /// A script: its existence is not revealed.
     Script,
-    /// An active page: it is as if it were not there.
+    /// An active page: treated as missing.
     Page,
 }
 
-/// Names that are never answered with their content. Of none, nothing is hidden.
+/// Names whose content is never served. The empty set hides nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNames {
     scripts: Vec<Box<[u8]>>,
@@ -23,19 +24,19 @@ pub struct SourceNames {
 }
 
 impl SourceNames {
-    /// Those of scripts as well: names with `suffixes`, and with those under which PHP is known to be written.
+    /// Adds scripts: names with `suffixes`, and with the known PHP extensions.
     #[must_use]
     pub fn with_scripts<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
         Self { scripts: endings(ALWAYS.into_iter().chain(suffixes)), ..self }
     }
 
-    /// Those of active pages as well: names with `suffixes`.
+    /// Adds active pages: names with `suffixes`.
     #[must_use]
     pub fn with_pages<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
         Self { pages: endings(suffixes), ..self }
     }
 
-    /// What `name`, a path or its last segment, is the source of, or a copy of such a source.
+    /// The kind of source that `name`, a path or its last segment, is, or is a copy of.
     pub fn hides(&self, name: &[u8]) -> Option<Source> {
         if is_copy_of(name, &self.scripts) {
             Some(Source::Script)
@@ -53,11 +54,11 @@ fn endings<'a>(suffixes: impl IntoIterator<Item = &'a str>) -> Vec<Box<[u8]>> {
     all
 }
 
-/// Whether an extension of `name`, a path or its last segment, begins with one of `suffixes`: the name of such a file or of a
-/// copy.
+/// Returns whether an extension of `name`, a path or its last segment, begins with one of `suffixes`, as for a file
+/// of that kind or a copy.
 fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    // Nearly all names have one dot, and most of their endings begin otherwise.
+    // Nearly all names have one dot, and most extensions differ.
     last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
         let rest = &last[at..];
         suffixes.iter().any(|suffix| rest.get(..suffix.len()).is_some_and(|start| start.eq_ignore_ascii_case(suffix)))

@@ -16,68 +16,68 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Files up to this size are kept in memory; larger ones stay in the page cache and go out by sendfile. 64 KiB holds
-/// nearly all of a site's texts.
+/// Size up to which files are cached in memory, in bytes; larger ones stay in the page cache and are sent by
+/// sendfile. 64 KiB covers nearly all texts of a site.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
-/// A file that changes while it is read is read again so many times.
+/// Attempts to read a file that changes meanwhile.
 const READS_MAX: u32 = 4;
 
-/// Before Linux 6.13 two writes within one tick (up to 10 ms) leave the same times. A version read sooner than this
-/// after its last change may be followed by one that looks the same.
+/// Before Linux 6.13 two writes within one tick (up to 10 ms) leave equal timestamps. A version read sooner than this
+/// after its last change may be followed by one with the same identity.
 const SETTLED_NS: i128 = 50_000_000;
 
-/// Where and how a version is loaded.
+/// Parameters of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loading<'a> {
     pub(crate) root: &'a Root,
     pub(crate) rules: &'a Rules,
     pub(crate) policy: &'a Rc<Policy>,
     pub(crate) services: &'a Services,
-    /// The wall clock, finely.
+    /// The precise wall clock, in nanoseconds since 1970.
     pub(crate) unix_ns: i128,
 }
 
-/// What a look at a file sees: enough to tell whether a version still holds.
+/// The metadata of a file, sufficient to validate a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Which of a folder's index files it is; 0 for other files.
+    /// Position of the file among the index names; 0 for other files.
     pub(crate) index_at: usize,
     pub(crate) identity: FileIdentity,
-    /// Encodings that lie beside the file, and are not older.
+    /// Precompressed files that are not older.
     pub(crate) beside: Vec<(ContentCoding, FileIdentity)>,
 }
 
 /// One version.
 #[derive(Debug)]
 pub(crate) struct Version {
-    /// What was seen when it was loaded; `None` for content that was made here.
+    /// The metadata at load; `None` for generated content.
     pub(crate) seen: Option<Seen>,
-    /// Whether a later write is sure to change the identity.
+    /// True if a later write certainly changes the identity.
     pub(crate) settled: bool,
     pub(crate) common: Common,
     pub(crate) plain: Representation,
-    /// Codings that there are or may be, the server's favourite first.
+    /// Existing or possible codings, in the server's order of preference.
     offered: Vec<ContentCoding>,
-    /// In the order of `ContentCoding::ALL` without the first; `None` inside: not worth it.
+    /// In the order of `ContentCoding::ALL` without the first; `None` inside if not worthwhile.
     encoded: [OnceCell<Option<Representation>>; 3],
     facts: Arc<Facts>,
 }
 
-/// How an encoding stands.
+/// The state of an encoding.
 #[derive(Debug)]
 pub(crate) enum Standing<'a> {
-    /// At hand.
+    /// Available.
     Ready(&'a Representation),
-    /// It may be made.
+    /// It can be created.
     Possible,
-    /// There is none to be had.
+    /// Not available.
     Useless,
 }
 
 impl Version {
-    /// Loads the file `name`, of which `seen` is known. What is returned is one version: either all bytes were read
-    /// between two looks that saw the same identity, or the descriptor of that identity is held.
+    /// Loads the file `name` with the metadata `seen`. The result is one consistent version: either all bytes were
+    /// read between two checks with the same identity, or the descriptor of that identity is held.
     pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &Seen) -> Result<Self, Outcome> {
         let (content, identity) = read_content(loading.root, name)?;
         let mut seen = seen.clone();
@@ -88,7 +88,7 @@ impl Version {
         let etag = make_etag(&identity, unix_ns);
         let content_type = content_type(name);
         let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        // A time in the future gives way to the change time, which stays the same from load to load.
+        // A time in the future is replaced by the change time, which is the same at every load.
         let changed_s = i64::try_from(identity.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0).max(0);
         let last_modified_s = if identity.modified_ns > loading.unix_ns { changed_s } else { modified_s.max(0) };
         let (cache_control, expires_s) = rules.freshness(&content_type);
@@ -105,7 +105,7 @@ impl Version {
         let facts = if settled { loading.services.facts(identity) } else { Arc::default() };
         let encoded: [OnceCell<Option<Representation>>; 3] = Default::default();
         let mut offered = Vec::new();
-        // What vanishes or changes between the look and here is left out; the next look sees it.
+        // Precompressed files that vanish or change meanwhile are left out; the next validation notices.
         for (coding, looked) in &seen.beside {
             let Ok((content, found)) = read_content(loading.root, &name_beside(name, *coding)) else { continue };
             let Some(cell) = encoded.get((*coding as usize).wrapping_sub(1)).filter(|_| found == *looked) else {
@@ -134,7 +134,7 @@ impl Version {
         Ok(Self { seen: Some(seen), settled, common, plain, offered, encoded, facts })
     }
 
-    /// A version of content that was made here, at `unix_s`. Its tag is that of its bytes.
+    /// A version of generated content, created at `unix_s`. Its tag depends on its bytes.
     pub(crate) fn of_content(
         content: Vec<u8>,
         content_type: &str,
@@ -166,18 +166,18 @@ impl Version {
         Self { seen: None, settled: true, common, plain, offered, encoded: Default::default(), facts }
     }
 
-    /// Codings that there are or may be, the server's favourite first.
+    /// Existing or possible codings, in the server's order of preference.
     pub(crate) fn offered(&self) -> &[ContentCoding] {
         &self.offered
     }
 
-    /// What this version knows with others of the same content.
+    /// Facts shared with other copies of this version.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// How the encoding in `coding` stands. One that was made since the last time is taken over here: `grown` is then
-    /// set, as the version holds more than before.
+    /// The state of the encoding in `coding`. Adopts one that was created since the last call, and then sets `grown`,
+    /// as the version holds more than before.
     pub(crate) fn standing(&self, coding: ContentCoding, grown: &mut bool) -> Standing<'_> {
         let Some(cell) = self.encoded.get((coding as usize).wrapping_sub(1)) else {
             return Standing::Ready(&self.plain);
@@ -207,20 +207,20 @@ impl Version {
         self.encoded.iter().filter_map(|cell| cell.get()?.as_ref()).chain([&self.plain])
     }
 
-    /// Bytes of memory that the version holds, about.
+    /// The version's approximate memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let held = self.representations().map(Representation::memory_bytes).sum::<usize>();
         size_of::<Self>() + held + self.promised() * self.plain.size_bytes as usize
     }
 
-    /// Descriptors that the version holds.
+    /// Number of the version's descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         let promised = if self.plain.size_bytes > MEMORY_BYTES_MAX { self.promised() } else { 0 };
         self.representations().filter(|representation| representation.holds_descriptor()).count() + promised
     }
 
-    /// Encodings that were begun for this version and are not taken over yet. They are counted before they are there,
-    /// at the most they can be: perhaps nobody asks again, and they are held all the same.
+    /// Encodings requested for this version and not adopted yet. They count in advance, with their maximum size, as
+    /// they occupy memory even if no later request adopts them.
     fn promised(&self) -> usize {
         let codings = ContentCoding::ALL.iter().filter_map(|&coding| {
             let cell = self.encoded.get((coding as usize).checked_sub(1)?)?;
@@ -230,7 +230,7 @@ impl Version {
     }
 }
 
-/// Looks for the encodings in `codings` beside the file `name`. An older one is not of this version.
+/// Looks up precompressed files in `codings` for the file `name`. An older one does not belong to this version.
 pub(crate) fn look_beside(
     root: &Root,
     name: &[u8],
@@ -258,7 +258,7 @@ fn name_beside(name: &[u8], coding: ContentCoding) -> Vec<u8> {
     [name, ending].concat()
 }
 
-/// The change time alone: every write sets it, and nobody can set it to the future.
+/// Uses the change time only: every write sets it, and it cannot be set to the future.
 fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
     unix_ns - identity.changed_ns >= SETTLED_NS
 }
@@ -278,7 +278,7 @@ fn read_content(root: &Root, name: &[u8]) -> Result<(Content, FileIdentity), Out
     Err(Outcome::FileUnsettled)
 }
 
-/// Reads up to `size_bytes` and looks for more: a file that has grown is another version.
+/// Reads up to `size_bytes` and checks for more: a file that has grown is another version.
 fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, Outcome> {
     let mut content = vec![0; size_bytes as usize];
     let mut read = 0;
@@ -294,10 +294,10 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, Outcome> {
     Ok(content)
 }
 
-/// A strong entity tag: the size, and a hash of all that tells one version from another.
+/// A strong entity tag: the size, and a hash of everything that identifies a version.
 ///
-/// A version that is not settled may share its identity with the next one, so the time of its loading tells them
-/// apart: a tag never stands for two contents (RFC 9110 §8.8.1).
+/// An unsettled version may share its identity with the next one, so the time of its load distinguishes them: a tag
+/// never identifies two contents (RFC 9110 §8.8.1).
 fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
     let mut parts = vec![
         identity.device.to_le_bytes().to_vec(),
@@ -310,8 +310,8 @@ fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
     format!("{:x}-{:016x}", identity.size_bytes, hash(&parts))
 }
 
-/// FNV-1a: the inputs are the kernel's or ours, not a visitor's, and two versions of one file must differ, not resist
-/// an attacker.
+/// FNV-1a: the inputs come from the kernel or this process, not from visitors, and two versions of one file only need
+/// to differ, not to resist an attacker.
 fn hash(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

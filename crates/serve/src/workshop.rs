@@ -1,7 +1,7 @@
-//! A few threads for what must not be done on an event loop: hashing, compressing, reading folders.
+//! A thread pool for work that must not run on an event loop: hashing, compression, reading folders.
 //!
-//! The queue is bounded; what does not fit is refused and counted, and whoever asked goes on without. The threads are
-//! started when there is something to do, and give way to the event loops.
+//! The queue is bounded; surplus jobs are refused and counted, and the caller continues without them. The threads
+//! start on demand, with lower priority than the event loops.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,23 +12,23 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Jobs that wait at the most, of each urgency.
+/// Upper bound of queued jobs, per urgency.
 pub(crate) const JOBS_MAX: usize = 256;
 
-/// Answers that wait with a bound on their patience, at the most.
+/// Upper bound of pending timed waits.
 const WAITS_MAX: usize = 4096;
 
-/// How much the threads give way (`nice`).
+/// The threads' `nice` value.
 const NICENESS: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// How soon somebody needs a job done.
+/// The urgency of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// An answer waits for it.
+    /// A response waits for it.
     Prompt,
-    /// Nobody does.
+    /// No response waits for it.
     Patient,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Urgency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
-/// Threads and the queue before them.
+/// The threads and their queue.
 #[derive(Debug)]
 pub(crate) struct Workshop {
     shared: Arc<Shared>,
@@ -66,18 +66,18 @@ impl std::fmt::Debug for Queue {
     }
 }
 
-/// A panic elsewhere leaves these states whole: every change is one step.
+/// A panic elsewhere leaves these states consistent: every change is one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Workshop {
-    /// A workshop of up to `threads_max` threads, none of which is started yet.
+    /// A pool of up to `threads_max` threads, which start on demand.
     pub(crate) fn new(threads_max: usize) -> Self {
         Self { shared: Arc::default(), bell: Arc::default(), threads_max: threads_max.max(1) }
     }
 
-    /// Has `job` done, some time. Refused, it is dropped.
+    /// Queues `job`. If it is refused, it is dropped.
     pub(crate) fn submit(&self, urgency: Urgency, job: impl FnOnce() + Send + 'static) -> Result<(), Refused> {
         let job: Job = Box::new(job);
         let mut queue = lock(&self.shared.queue);
@@ -91,7 +91,7 @@ impl Workshop {
         if !has_thread || line.len() >= JOBS_MAX {
             drop(queue);
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
-            // The job is dropped here, outside the lock: it may tell somebody.
+            // The job is dropped here, outside the lock, as its drop may signal others.
             return Err(Refused);
         }
         line.push_back(job);
@@ -100,12 +100,13 @@ impl Workshop {
         Ok(())
     }
 
-    /// Jobs refused so far.
+    /// Number of refused jobs.
     pub(crate) fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    /// Rings `signal` after `patience`, whatever else rings it before. False: too many wait already.
+    /// Signals `signal` after `patience`, in addition to any other source. Returns false if too many waits are
+    /// pending.
     pub(crate) fn ring_after(&self, patience: Duration, signal: Arc<Signal>) -> bool {
         self.bell.add(Instant::now() + patience, signal)
     }
@@ -121,13 +122,13 @@ impl Drop for Workshop {
 }
 
 fn work(shared: &Shared) {
-    // Without the right to it, or the call, the threads are merely as eager as others.
+    // Without permission, or without the call, the threads merely have normal priority.
     let _ = rustix::process::nice(NICENESS);
     let mut queue = lock(&shared.queue);
     loop {
         if let Some(job) = queue.prompt.pop_front().or_else(|| queue.patient.pop_front()) {
             drop(queue);
-            // A job that panics is a defect; the others shall be done all the same.
+            // A job that panics is a defect; the others must run nevertheless.
             let _ = catch_unwind(AssertUnwindSafe(job));
             queue = lock(&shared.queue);
             continue;
@@ -141,7 +142,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Wakes one future of one worker, from whatever thread.
+/// Wakes one future of one worker, from any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     state: Mutex<SignalState>,
@@ -154,7 +155,7 @@ struct SignalState {
 }
 
 impl Signal {
-    /// Lets whoever waits go on. The first time counts.
+    /// Wakes the waiting future. Only the first call has an effect.
     pub(crate) fn ring(&self) {
         let waker = {
             let mut state = lock(&self.state);
@@ -167,7 +168,7 @@ impl Signal {
     }
 }
 
-/// Ready when its signal has rung.
+/// Ready after its signal.
 #[derive(Debug)]
 pub(crate) struct Rung(pub(crate) Arc<Signal>);
 
@@ -184,7 +185,7 @@ impl Future for Rung {
     }
 }
 
-/// Rings signals when their time has come. The servers' runtimes have no timers of such a grain.
+/// Sends timed signals. The servers' runtimes have no timers of this precision.
 #[derive(Debug, Default)]
 struct Bell {
     waits: Mutex<Waits>,
@@ -204,7 +205,7 @@ struct Wait {
     signal: Arc<Signal>,
 }
 
-/// The earliest is the greatest, as the heap gives the greatest first.
+/// The earliest is the greatest, as the heap is a max-heap.
 impl Ord for Wait {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         other.until.cmp(&self.until)
@@ -308,7 +309,7 @@ pub(crate) mod tests {
                 opened.wait();
             })
             .unwrap();
-        // The one thread is busy, as soon as it has taken that job.
+        // The only thread is busy once it has taken that job.
         while !super::lock(&workshop.shared.queue).patient.is_empty() {
             thread::yield_now();
         }

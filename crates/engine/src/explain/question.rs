@@ -1,4 +1,4 @@
-//! A request as an operator writes it down.
+//! A request as an operator specifies it.
 
 use std::net::IpAddr;
 
@@ -7,25 +7,25 @@ use std::net::IpAddr;
 pub struct Question {
     /// The method.
     pub method: String,
-    /// Whether the URL begins with `https:`.
+    /// True if the URL begins with `https:`.
     pub secure: bool,
-    /// Host, and port when the URL has one.
+    /// Host, with its port if the URL has one.
     pub host: String,
-    /// The URL's port, or its scheme's.
+    /// The URL's port, or the default of its scheme.
     pub port: u16,
     /// Path and query, beginning with a slash.
     pub target: String,
-    /// More fields.
+    /// Additional fields.
     pub fields: Vec<(String, String)>,
-    /// Who asks.
+    /// The client's address.
     pub client: IpAddr,
 }
 
 impl Question {
-    /// The question what becomes of a request with `method` for `url`. `fields` are lines: `Name: value`.
+    /// Parses a request with `method` for `url`. `fields` are lines: `Name: value`.
     ///
     /// # Errors
-    /// With what is wrong, and how it is written.
+    /// The problem, and the correct syntax.
     pub fn parse(method: &str, url: &str, fields: &[String], client: IpAddr) -> Result<Self, String> {
         let (secure, host, target) = split_url(url)?;
         let port = port_of(host).unwrap_or(if secure { 443 } else { 80 });
@@ -43,7 +43,7 @@ impl Question {
     }
 }
 
-/// Whether the scheme is https, the authority, and path and query with their first slash.
+/// True for https, then the authority, then path and query with their leading slash.
 fn split_url(url: &str) -> Result<(bool, &str, String), String> {
     let (scheme, rest) =
         url.split_once("://").ok_or_else(|| format!("`{url}` is not a URL: write http://host/path"))?;
@@ -52,7 +52,7 @@ fn split_url(url: &str) -> Result<(bool, &str, String), String> {
         "https" => true,
         _ => return Err(format!("`{scheme}` is neither http nor https")),
     };
-    // What follows `#` is for the browser alone.
+    // The fragment is not sent to servers.
     let rest = rest.split('#').next().unwrap_or_default();
     let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if host.is_empty() {
@@ -64,7 +64,7 @@ fn split_url(url: &str) -> Result<(bool, &str, String), String> {
 
 fn port_of(host: &str) -> Option<u16> {
     let (name, port) = host.rsplit_once(':')?;
-    // A colon within brackets is an address's.
+    // A colon within brackets belongs to an address.
     if name.starts_with('[') == name.ends_with(']') { port.parse().ok() } else { None }
 }
 

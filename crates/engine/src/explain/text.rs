@@ -1,14 +1,14 @@
-//! An explanation for people: one line a fact, what stands where on the right.
+//! The explanation as text: one fact per line, with its place on the right.
 
 use super::{Explanation, ProxyTold, StepTold};
 use crate::error::show_place;
 use flatout_http::status::reason;
 use std::fmt::Write as _;
 
-/// Routes that do not match, one after the other, are shown one by one up to so many.
+/// Number of consecutive routes without match up to which they are shown individually.
 const SKIPPED_SHOWN_MAX: usize = 8;
 
-/// Columns of the longest fact, and of the longest remark, beside which what follows is still aligned.
+/// Upper bound of the column widths for facts and remarks; longer ones are not aligned.
 const COLUMNS_MAX: usize = 72;
 
 struct Row {
@@ -19,7 +19,7 @@ struct Row {
 }
 
 impl Explanation {
-    /// The explanation as lines; with `colour`, for a terminal that has them.
+    /// The explanation as lines; with terminal colours if `colour`.
     pub fn to_text(&self, colour: bool) -> String {
         let rows = self.rows();
         let label_columns = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
@@ -91,7 +91,7 @@ impl Explanation {
         rows
     }
 
-    /// What is in force for the request, as a configuration has it, with the place of each line.
+    /// The settings in force for the request, in configuration syntax, with the place of each line.
     pub fn to_effective(&self) -> String {
         let mut text = String::new();
         let Some((name, _, place)) = &self.site else {
@@ -105,7 +105,7 @@ impl Explanation {
         }
         let mut shown: Vec<&StepTold> = Vec::new();
         for step in self.steps.iter().filter(|step| !step.skipped) {
-            // A route that matches is what is in it; a step may have had two things to say.
+            // A matching route is represented by its content; a step may have caused two rows.
             let again = shown.last().is_some_and(|last| last.place == step.place && last.written == step.written);
             if again || step.verdict == "matches" {
                 continue;
@@ -121,7 +121,7 @@ impl Explanation {
     }
 }
 
-/// Who is asked, and what is kept of their answers.
+/// Rows for the origin, and its stored responses.
 fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str, String)) {
     let mut row = |label, fact: String| add(label, fact, "", String::new());
     row("origin", proxy.origins.clone());
@@ -185,7 +185,7 @@ fn indent(step: &StepTold) -> String {
     "  ".repeat(step.depth)
 }
 
-/// The step in one line: what is in its braces is left to the file, unless it is one setting.
+/// The step in one line: the content of its braces is omitted, unless it is one setting.
 fn one_line(written: &str) -> String {
     let lines: Vec<&str> = written.lines().map(str::trim).collect();
     match lines[..] {
@@ -196,7 +196,7 @@ fn one_line(written: &str) -> String {
     }
 }
 
-/// Control characters do nothing to a terminal.
+/// Replaces control characters, for terminals.
 fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }

@@ -1,4 +1,4 @@
-//! From the typed settings to a [`Spec`]: every fault is gathered, none is passed over.
+//! From typed settings to a [`Spec`]: collects every problem.
 
 use super::php::script_folders;
 use super::private::exposed;
@@ -30,10 +30,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Routes within routes. The walk goes as deep.
+/// Upper bound of nested routes, which bounds the recursion of the walk.
 const DEPTH_MAX: usize = 32;
 
-/// What frames a message is not for header steps, nor is what belongs to its connection.
+/// Fields that frame a message or belong to its connection are not available to header steps.
 const FRAMING_FIELDS: [&str; 2] = ["content-length", "date"];
 
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
@@ -90,7 +90,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
 }
 
-/// Whether the step, or one within it, runs active pages.
+/// Returns whether the step, or one within it, runs active pages.
 fn has_pages(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Pages(_) | Handler::Page(_)) => true,
@@ -99,7 +99,7 @@ fn has_pages(kind: &StepKind) -> bool {
     }
 }
 
-/// Whether the step, or one within it, leads to other servers.
+/// Returns whether the step, or one within it, forwards to other servers.
 fn forwards(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)) => true,
@@ -108,12 +108,12 @@ fn forwards(kind: &StepKind) -> bool {
     }
 }
 
-/// Whether a rule guards some paths and not others.
+/// Returns whether a rule guards some paths and not others.
 fn has_guarded_routes(block: &Block) -> bool {
     block.steps.iter().any(|step| matches!(&step.kind, Kind::Route(route) if guards(&route.block)))
 }
 
-/// How the scripts and pages of `block` are named; `None` where there are none.
+/// The names of the scripts and pages of `block`; `None` if there are none.
 fn names_of_scripts(block: &[model::Step]) -> Option<ScriptNames> {
     fn add(block: &[model::Step], names: &mut ScriptNames) {
         for step in block {
@@ -135,16 +135,16 @@ fn names_of_scripts(block: &[model::Step]) -> Option<ScriptNames> {
 
 pub(super) struct Compiler<'a> {
     pub(super) previous: Option<&'a Spec>,
-    /// Whether there are active pages: then no site gives out their sources, whichever folder they lie in.
+    /// True if there are active pages: then no site reveals their sources, whichever folder they are in.
     pub(super) has_pages: bool,
-    /// Folders with scripts, and how their names end.
+    /// Folders with scripts, and the suffixes of scripts.
     pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
-    /// Hosts and conditions around the step at hand: what tells one rate limit from another across a reload.
+    /// Hosts and conditions around the current step, which identify a rate limit across a reload.
     path: String,
     answers: u32,
     auths: u32,
-    /// Proxies met so far in the site at hand.
+    /// Number of proxies so far in the current site.
     proxies_of_site: u32,
     rate_keys: HashSet<String>,
     pub(super) spec: Spec,
@@ -196,7 +196,7 @@ impl Compiler<'_> {
         Block::new(steps.collect())
     }
 
-    /// `None` when the step is wrong, and nothing is put to use.
+    /// `None` if the step is invalid, so the configuration is not used.
     fn compile_step(&mut self, step: &model::Step, site: &model::Site, depth: usize) -> Option<Kind> {
         let place = &step.place;
         Some(match &step.kind {
@@ -249,7 +249,7 @@ impl Compiler<'_> {
         Some(match handler {
             Handler::Files(files) => {
                 let folder = self.open_folder(place, &files.root, site.watch)?;
-                // They are not watched: a package's folder may hold more folders than the kernel has watches.
+                // They are not watched: a package's folder may have more subfolders than the kernel has watches.
                 let trusted: Vec<_> =
                     files.follow_links.iter().map(|path| self.open_folder(place, path, false)).collect();
                 let trusted = trusted.into_iter().collect::<Option<Vec<_>>>()?;
@@ -258,7 +258,7 @@ impl Compiler<'_> {
             }
             Handler::Redirect(redirect) => {
                 let to = Template::new(&redirect.to);
-                // A visitor must not decide where a redirect leads: `{rest}` may be `https://elsewhere`.
+                // A visitor must not control the target of a redirect: `{rest}` may be `https://elsewhere`.
                 if let Some(Variable::Rest | Variable::Query) = to.first_variable() {
                     let what = "this would lead wherever a visitor's address says";
                     self.fail(place, what, "begin the address with a slash, or with `https://` and a host");
@@ -293,9 +293,9 @@ impl Compiler<'_> {
         })
     }
 
-    /// The proxy that was there before, when it is the same: what it has learnt of its origins stays known.
+    /// The equal proxy of the previous configuration, if any, with the learnt state of its origins.
     fn add_proxy(&mut self, place: &Place, settings: &model::Proxy, site: &model::Site) -> Option<Kind> {
-        // What is kept is kept for the site's proxies one by one: two origins may have different answers for one URL.
+        // Stored responses are separated by proxy: two origins may have different responses for one URL.
         let name = site.hosts.first().map_or("*", String::as_str);
         let realm = match self.proxies_of_site {
             0 => name.to_owned(),
@@ -317,7 +317,7 @@ impl Compiler<'_> {
         Some(Kind::Proxy(self.spec.proxies.len() as u32 - 1))
     }
 
-    /// The step that was there before, when it is the same: what is compiled and open stays so.
+    /// The equal step of the previous configuration, if any, with its compiled and open state.
     fn add_pages(
         &mut self,
         place: &Place,
@@ -404,7 +404,7 @@ impl Compiler<'_> {
         Some(Kind::BasicAuth { id: self.auths, auth })
     }
 
-    /// The table of the same limit under the same hosts and conditions before, or a new one.
+    /// The table of the equal limit under the same hosts and conditions before, or a new one.
     fn rate_table(&mut self, limit: model::RateLimit) -> Arc<RateTable> {
         let mut key = format!("{} {limit:?}", self.path);
         let base = key.len();
@@ -420,7 +420,7 @@ impl Compiler<'_> {
         table
     }
 
-    /// The folder at `path`, opened once for all steps; that of the configuration before when it is still the same.
+    /// The folder at `path`, opened once for all steps; that of the previous configuration if it is still the same.
     pub(super) fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
         if let Some(known) = self.spec.folders.iter_mut().find(|folder| folder.path == path) {
             known.watched |= watched;
@@ -526,8 +526,8 @@ impl Compiler<'_> {
     }
 }
 
-/// Parts what heads can be built with beforehand from fields whose values take from the request. The former clear what the latter
-/// set.
+/// Separates operations that prebuilt heads can contain from fields whose values depend on the request. The former
+/// remove the fields that the latter set.
 fn split_rendered(fields: Vec<FieldOp>) -> (Vec<FieldOp>, Vec<(String, Text)>) {
     let mut rendered = Vec::new();
     let fixed = fields.into_iter().filter_map(|field| {
@@ -540,7 +540,7 @@ fn split_rendered(fields: Vec<FieldOp>) -> (Vec<FieldOp>, Vec<(String, Text)>) {
     (fixed, rendered)
 }
 
-/// The step as it is written, without the hashes of passwords.
+/// The step as configuration text, without password hashes.
 fn write_step(step: &model::Step) -> String {
     let written = match &step.kind {
         StepKind::BasicAuth(auth) => {
@@ -548,7 +548,7 @@ fn write_step(step: &model::Step) -> String {
             let auth = model::BasicAuth { realm: auth.realm.clone(), users };
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::BasicAuth(auth) })
         }
-        // What scripts are told may be secret, too.
+        // Parameters of scripts may be secret, too.
         StepKind::Handler(Handler::Php(php)) => {
             let env = php.env.iter().map(|(name, _)| (name.clone(), "(value)".to_owned())).collect();
             let php = Box::new(model::Php { env, ..(**php).clone() });

@@ -1,4 +1,4 @@
-//! `php` steps put to use, and which folders hold scripts.
+//! Compilation of `php` steps, and the folders that contain scripts.
 
 use super::PhpSpec;
 use super::compile::Compiler;
@@ -10,7 +10,7 @@ use flatout_serve::sources::SourceNames;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Every folder whose scripts are run by some site, and how their names end.
+/// Every folder whose scripts are run by some site, and the suffixes of their names.
 pub(super) fn script_folders(config: &Config) -> Vec<(PathBuf, Vec<String>)> {
     let mut folders = Vec::new();
     for site in &config.sites {
@@ -29,14 +29,14 @@ fn each_php(block: &[model::Step], tell: &mut impl FnMut(&model::Php)) {
     }
 }
 
-/// The folder's one name; what cannot be found out is compared as it is written.
+/// The folder's canonical path; the path as written if that cannot be determined.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 impl Compiler<'_> {
-    /// What must not be read of the folder `root` in `site`: sources of pages, when any site has pages; scripts, when the
-    /// site runs any, or when some site runs those of this folder, of one around it or of one within.
+    /// The hidden names of the folder `root` in `site`: sources of pages, if any site has pages; scripts, if the site
+    /// runs any, or if some site runs those of this folder, of a parent or of a subfolder.
     pub(super) fn sources(&self, root: &Path, site: &model::Site) -> Option<Arc<SourceNames>> {
         let mut suffixes: Vec<String> = Vec::new();
         if !self.scripts.is_empty() {
@@ -58,9 +58,9 @@ impl Compiler<'_> {
         (names != SourceNames::default()).then(|| Arc::new(names))
     }
 
-    /// The step that was there before, when it is the same: its connections stay.
+    /// The equal step of the previous configuration, if any, with its connections.
     pub(super) fn add_php(&mut self, place: &Place, settings: &model::Php, site: &model::Site) -> Option<Kind> {
-        // Opened for the kernel's rules, for the sandbox, and for what is said when it cannot be.
+        // Opened for the kernel's resolution rules, for the sandbox, and for its error message.
         self.open_folder(place, &settings.root, false)?;
         let before = self.previous.and_then(|previous| {
             previous.php.iter().map(|php| &php.step).find(|step| step.is(settings)).map(Arc::clone)
@@ -81,7 +81,7 @@ impl Compiler<'_> {
         let mut sendfile = Vec::new();
         for folder in &settings.sendfile {
             let index = files(folder)?;
-            // A script may write either: the path as it stands in the configuration, or without links.
+            // A script may write either: the path as configured, or with links resolved.
             let written = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
             let real = real(folder);
             if real != written {

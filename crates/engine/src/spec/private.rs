@@ -1,10 +1,9 @@
-//! What active pages keep must not lie where a `files` step gives it out: looked at once more, by the names that are left
-//! when no link is.
+//! Checks that the data of active pages is not in a folder that a `files` step serves, by canonical paths.
 
 use flatout_config::model::{self, Config, Handler, Place, StepKind, is_given_out};
 use std::path::{Path, PathBuf};
 
-/// What lies below a folder that is given out: where the pages stand that keep it, what is wrong, and what to do.
+/// Data below a served folder: the place of the pages that store it, the problem, and the suggested remedy.
 pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
     let (mut roots, mut pages) = (Vec::new(), Vec::new());
     for site in &config.sites {
@@ -58,12 +57,12 @@ fn gather<'c>(
     }
 }
 
-/// The one name of `path`, which may not be there yet: that of the folder around it that is, and the rest behind it.
+/// The canonical path of `path`, which may not exist yet: that of its existing parent, and the rest.
 fn whole(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
     let Some((there, mut name)) = there else { return path };
-    // With nothing behind it, joining would add a slash.
+    // Joining an empty rest would add a slash.
     if let Ok(rest) = path.strip_prefix(there)
         && !rest.as_os_str().is_empty()
     {

@@ -1,4 +1,4 @@
-//! Steps that let a request go on or not: addresses, rates, passwords, other origins.
+//! Steps that admit or reject a request: addresses, rates, passwords, origins.
 
 use super::{Resumed, Trace, Walk, answer};
 use crate::answer::{Failure, no_content};
@@ -21,12 +21,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Why a password opened nothing.
+/// Why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is not there, or not right.
+    /// Credentials are missing or wrong.
     Unauthorized,
-    /// It could not be verified now.
+    /// They could not be verified now.
     Busy,
 }
 
@@ -90,7 +90,7 @@ impl<T: Trace> Walk<'_, T> {
         if let Some(resumed) = &self.resumed {
             if let Some((_, user)) = resumed.right.iter().find(|(right, _)| *right == id) {
                 self.user = Some(Rc::clone(user));
-                // What comes after the step for which the walk was begun again has not been come to before.
+                // Steps after the one that caused the resumption are reached for the first time.
                 if resumed.right.last().is_some_and(|(last, _)| *last == id) && resumed.failed.is_none() {
                     self.resumed_past = true;
                 }
@@ -151,7 +151,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Walks again from the beginning, under the same configuration, with what is known now.
+    /// Repeats the walk from the beginning, under the same configuration, with the new result.
     async fn go_on(self, answered: oneshot::Receiver<bool>) -> Response {
         let Self { live, request, mut right, id, user, proof } = self;
         let verified = answered.await;

@@ -69,7 +69,7 @@ impl<T: Trace> Walk<'_, T> {
                 query.push(b'&');
                 query.extend_from_slice(visitors);
             }
-            // Nothing after the `?` means no query, also not the visitor's.
+            // An empty query after `?` means no query, not the request's either.
             self.query = (!query.is_empty()).then(|| query.into());
         }
         if !path.starts_with(b"/") {

@@ -1,46 +1,45 @@
-//! Who is told of a walk: nobody when a request is answered, `explain` when one is explained.
+//! Observers of a walk: none for a request, the recorder of `explain` for an explanation.
 
 use crate::explain::Forwarding;
 use crate::host::Match;
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
 use crate::step::Step;
 
-/// Is told what happens to a request.
+/// Receives the events of a request's walk.
 pub(crate) trait Trace {
-    /// Whether anybody listens. If so, nothing is counted and no password is verified, and steps that an index would
-    /// leave out are walked, too.
+    /// True if events are recorded. Then nothing is counted, no password is verified, and steps that the index would
+    /// skip are walked, too.
     const TOLD: bool;
 
-    /// The site was found.
+    /// The site was selected.
     fn site(&mut self, site: &SiteSpec, matched: Match);
 
-    /// A step was come to, and this is what it made of the request.
+    /// A step was reached, with this effect.
     fn step(&mut self, step: &Step, verdict: impl FnOnce() -> String);
 
-    /// What follows happens within the route just told of.
+    /// The following events are within the route just reported.
     fn enter(&mut self);
 
-    /// The route is over.
+    /// The route ended.
     fn leave(&mut self);
 
-    /// A step changes the fields of the answer.
+    /// A step changes response fields.
     fn change(&mut self, step: &Step, change: &Change);
 
-    /// A file is looked for, with this path below the root, decoded; should it not be there, so are the `tries`, in
-    /// their order.
+    /// A file is looked up at this decoded path below the root; if it does not exist, the `tries` follow in order.
     fn file(&mut self, files: &FilesSpec, decoded: &[u8], tries: &[Vec<u8>]);
 
-    /// A page stands for an error.
+    /// A custom error page is used.
     fn page(&mut self, page: &PageSpec);
 
-    /// An origin answers, or what is kept of its answers.
+    /// An origin or its stored responses handle the request.
     fn forward(&mut self, step: &Step, forwarding: impl FnOnce() -> Forwarding);
 
-    /// A program answers: the name of that ending, and a sentence.
+    /// A program handles the request: the outcome's name, and a sentence.
     fn run(&mut self, ending: (&'static str, &'static str));
 }
 
-/// Nobody.
+/// Discards all events.
 #[derive(Debug)]
 pub(crate) struct Silent;
 

@@ -1,9 +1,9 @@
-//! One entry of a listing: its name for people, its address, its size and time as text.
+//! One entry of a listing: its display name, address, size and time as text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A folder, or a link to one.
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 pub(super) struct Entry {
     /// The name's bytes, which need not be UTF-8.
     pub(super) name: Vec<u8>,
-    /// The name in lower case, by which it is ordered.
+    /// The name in lower case, the sort key.
     pub(super) key: Box<str>,
     /// What it is.
     pub(super) kind: Kind,
@@ -38,7 +38,7 @@ impl Entry {
         self.kind == Kind::Folder
     }
 
-    /// The size of a file; 0 for a folder, whose own size says nothing.
+    /// The size of a file; 0 for a folder, whose own size is meaningless.
     pub(super) fn size_bytes(&self) -> u64 {
         match self.kind {
             Kind::Folder => 0,
@@ -46,8 +46,8 @@ impl Entry {
         }
     }
 
-    /// The address relative to the folder's own. It begins with `./`, so that no name can be read as a scheme, a host
-    /// or a query, and a folder's ends with a slash.
+    /// The address relative to the folder's. It begins with `./`, so that no name can be read as a scheme, a host or
+    /// a query; a folder's ends with a slash.
     pub(super) fn href(&self) -> String {
         let mut href = String::with_capacity(self.name.len() + 3);
         href.push_str("./");
@@ -73,8 +73,8 @@ fn append_encoded(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// `name` as people may see it: control characters as their pictures (U+2400 and following), and what is not UTF-8,
-/// or would turn the direction of the text about it, as U+FFFD.
+/// `name` for display: control characters as their pictures (U+2400 and following), and invalid UTF-8 and
+/// bidirectional controls as U+FFFD.
 pub(super) fn shown(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if text.chars().all(|char| picture(char) == char) {
@@ -97,7 +97,7 @@ fn picture(char: char) -> char {
     }
 }
 
-/// A size for people: bytes below one KiB, else one decimal and a binary unit.
+/// A size for display: bytes below one KiB, else one decimal and a binary unit.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -107,7 +107,7 @@ pub(super) fn size(bytes: u64) -> String {
     let mut unit = 0;
     loop {
         let tenths = (u128::from(bytes) * 10 + unit_bytes / 2) / unit_bytes;
-        // What rounds up to 1024.0 belongs to the next unit.
+        // A value that rounds to 1024.0 belongs to the next unit.
         if tenths < 10_240 || unit == UNITS.len() - 1 {
             return format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]);
         }
@@ -137,7 +137,7 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// The moment `unix_s`; what lies outside the years is clamped to them.
+    /// The moment `unix_s`, clamped to those years.
     pub(super) fn new(unix_s: i64) -> Self {
         const FIRST_S: i64 = -62_167_219_200;
         const LAST_S: i64 = 253_402_300_799;

@@ -1,4 +1,4 @@
-//! A listing for people: one page without scripts or anything fetched from elsewhere.
+//! The HTML form of a listing: one page without scripts or external resources.
 
 use super::Listing;
 use super::entry::{Entry, Kind, Moment, exact_size, shown, size};
@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The outlines of a folder, a file and the way up, drawn once and used by every row.
+/// The icons of a folder, a file and the parent, defined once and referenced by every row.
 const SYMBOLS: &str = r#"<svg class="o"><symbol id="d" viewBox="0 0 20 20"><path d="M2 5.5V15a1.5 1.5 0 0 0 1.5 1.5h13A1.5 1.5 0 0 0 18 15V7a1.5 1.5 0 0 0-1.5-1.5H10L8 3.5H3.5A1.5 1.5 0 0 0 2 5z"/></symbol><symbol id="f" viewBox="0 0 20 20"><path d="M4.5 2h7L16 6.5V18H4.5zM11.5 2v4.5H16"/></symbol><symbol id="u" viewBox="0 0 20 20"><path d="M10 16.5V4M5 9l5-5 5 5"/></symbol></svg>"#;
 
 /// The page of `listing`, which is in `order`.
@@ -56,7 +56,7 @@ pub(super) fn page(listing: &Listing<'_>, order: Order) -> String {
     markup.into_string()
 }
 
-/// The folders above as links, which are relative so that they hold wherever the site is mounted.
+/// Links to the parent folders, relative so that they are valid wherever the site is mounted.
 fn crumbs(shown_path: &[u8]) -> Markup {
     let segments: Vec<&[u8]> = shown_path.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()).collect();
     let depth = segments.len();
@@ -76,8 +76,8 @@ fn crumbs(shown_path: &[u8]) -> Markup {
     }
 }
 
-/// The head of a column: a link to the listing in its order, or, if it is, in the reverse of it. Sizes and times
-/// begin with the largest and the newest.
+/// The head of a column: a link to the listing in its order, or in reverse if that is the current order. Sizes and
+/// times begin with the largest and the newest.
 fn column(class: &str, title: &str, by: By, order: Order) -> Markup {
     let current = order.by == by;
     let descending = if current { !order.descending } else { by != By::Name };
@@ -114,7 +114,7 @@ fn icon(symbol: &str) -> Markup {
     html! { svg aria-hidden="true" { use href=(format!("#{symbol}")) {} } }
 }
 
-/// What is not listed.
+/// A note about omitted entries.
 fn note(listing: &Listing<'_>) -> Option<String> {
     match (listing.left_out, listing.read_whole) {
         (0, true) => None,
@@ -124,7 +124,7 @@ fn note(listing: &Listing<'_>) -> Option<String> {
     }
 }
 
-/// `2 folders, 1 file, 3.0 KiB`, of what is listed.
+/// `2 folders, 1 file, 3.0 KiB`, of the listed entries.
 fn counts(entries: &[Entry]) -> String {
     let folders = entries.iter().filter(|entry| entry.is_folder()).count();
     let files = entries.len() - folders;

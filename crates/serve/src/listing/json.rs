@@ -1,12 +1,12 @@
-//! A listing for programs. A name that is not UTF-8 is shown with U+FFFD, its `href` is exact.
+//! The JSON form of a listing. A name that is not UTF-8 contains U+FFFD, its `href` is exact.
 
 use super::Listing;
 use super::entry::{Kind, Moment};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// `flatout-listing/1`: an object on one line. A folder's `size_bytes` is null. `truncated` says how many entries are
-/// left out at least; it is exact if `truncated_exact`.
+/// `flatout-listing/1`: an object on one line. A folder's `size_bytes` is null. `truncated` is the minimum number of
+/// omitted entries; it is exact if `truncated_exact`.
 pub(super) fn text(listing: &Listing<'_>) -> String {
     let mut text = String::with_capacity(200 + listing.entries.len() * 150);
     text.push_str(r#"{"schema":"flatout-listing/1","path":"#);
@@ -19,7 +19,7 @@ pub(super) fn text(listing: &Listing<'_>) -> String {
             Kind::Folder => write!(text, r#","type":"folder","size_bytes":null"#),
             Kind::File { size_bytes } => write!(text, r#","type":"file","size_bytes":{size_bytes}"#),
         };
-        // Neither holds a character that JSON would have escaped.
+        // Neither contains a character that needs escaping in JSON.
         let (modified, href) = (Moment::new(entry.modified_s).rfc3339(), entry.href());
         let _ = write!(text, r#","modified":"{modified}","href":"{href}"}}"#);
     }

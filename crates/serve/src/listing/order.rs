@@ -1,15 +1,15 @@
-//! The order of a listing: folders before files, names as people count.
+//! The order of a listing: folders before files, names in natural order.
 
 use super::entry::Entry;
 use std::cmp::Ordering;
 
-/// What a listing is ordered by.
+/// The sort key of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum By {
     /// The name, in natural order.
     #[default]
     Name,
-    /// The size of files; folders, which have none, stay in the order of their names.
+    /// The size of files; folders, which have none, are sorted by name.
     Size,
     /// The time of the last modification.
     Time,
@@ -29,13 +29,13 @@ impl By {
 /// The order of a listing. Folders come first in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// What counts. Between equals the name decides, ascending.
+    /// The key. The name decides between equals, ascending.
     pub(crate) by: By,
-    /// Whether the last, the largest or the newest comes first.
+    /// True if the last, the largest or the newest comes first.
     pub(crate) descending: bool,
 }
 
-/// Puts `entries` into `order`. No two entries of a folder are equal, so the result depends on nothing else.
+/// Sorts `entries` by `order`. No two entries of a folder are equal, so the result is deterministic.
 pub(super) fn sort(entries: &mut [Entry], order: Order) {
     entries.sort_unstable_by(|a, b| {
         let names = || compare_names(a, b);
@@ -49,12 +49,12 @@ pub(super) fn sort(entries: &mut [Entry], order: Order) {
     });
 }
 
-/// Natural order without regard to case; then, so that no two names are equal, by bytes.
+/// Case-insensitive natural order; then, so that no two names are equal, by bytes.
 fn compare_names(a: &Entry, b: &Entry) -> Ordering {
     compare_naturally(a.key.as_bytes(), b.key.as_bytes()).then_with(|| a.name.cmp(&b.name))
 }
 
-/// Compares byte by byte, but a run of digits with another by the numbers they write, of any length.
+/// Compares byte by byte, but runs of digits by their numeric values, of any length.
 fn compare_naturally(mut a: &[u8], mut b: &[u8]) -> Ordering {
     loop {
         let ordering = match (a, b) {
@@ -77,7 +77,7 @@ fn compare_naturally(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// The digits at the beginning without leading zeros, and what follows them.
+/// The leading digits without leading zeros, and the rest.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

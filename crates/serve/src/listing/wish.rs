@@ -1,19 +1,19 @@
-//! What a listing is asked for, by the query and by Accept (RFC 9110 §12.5.1).
+//! The listing query, from the query string and Accept (RFC 9110 §12.5.1).
 
 use super::order::{By, Order};
 use flatout_http::token::trim;
 
-/// What a listing is written as.
+/// The format of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A page for people.
+    /// An HTML page.
     #[default]
     Html,
-    /// The same for programs.
+    /// JSON.
     Json,
 }
 
-/// What a listing is asked for.
+/// A listing query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// What it is written as.
@@ -23,8 +23,8 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// Reads `sort=name|size|time`, `order=asc|desc` and `format=html|json` from the query. Whatever else is there is
-    /// passed over, and of several the last counts. Without a `format` the Accept lines decide.
+    /// Parses `sort=name|size|time`, `order=asc|desc` and `format=html|json` from the query. Other parameters are
+    /// ignored, and the last of several counts. Without `format` the Accept lines decide.
     pub(crate) fn parse<'a>(query: Option<&[u8]>, accept: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut order = Order::default();
         let mut format = None;
@@ -43,14 +43,14 @@ impl Wish {
         Self { format: format.unwrap_or_else(|| accepted(accept)), order }
     }
 
-    /// Tells it from other wishes.
+    /// A key that distinguishes listing queries.
     pub(crate) const fn key(self) -> [u8; 3] {
         [self.format as u8, self.order.by as u8, self.order.descending as u8]
     }
 }
 
-/// How well a media type is liked: how closely it is named (3 by itself, 1 by `*/*`, 0 not at all), and its weight in
-/// thousandths.
+/// The preference for a media type: how specifically it is named (3 exactly, 1 by `*/*`, 0 not at all), and its
+/// weight in thousandths.
 #[derive(Clone, Copy, Default)]
 struct Liking {
     closeness: u8,
@@ -58,7 +58,7 @@ struct Liking {
 }
 
 impl Liking {
-    /// The closest range decides (RFC 9110 §12.5.1), of several alike the least weight.
+    /// The most specific range decides (RFC 9110 §12.5.1); among equals the least weight.
     fn hear(&mut self, closeness: u8, weight: u16) {
         if closeness > self.closeness || (closeness == self.closeness && weight < self.weight) {
             *self = Self { closeness, weight };
@@ -66,7 +66,7 @@ impl Liking {
     }
 }
 
-/// JSON if it has the greater weight, or the same while HTML is not named as closely (`application/json, */*`).
+/// JSON if it has the greater weight, or the same while HTML is named less specifically (`application/json, */*`).
 fn accepted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Format {
     let (mut html, mut json) = (Liking::default(), Liking::default());
     for element in lines.into_iter().flat_map(|line| line.split(|&byte| byte == b',')) {
@@ -92,7 +92,7 @@ fn accepted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Format {
     }
 }
 
-/// The weight among the parameters of a media range: 1000 if there is none, `None` if it breaks the grammar.
+/// The weight among the parameters of a media range: 1000 if there is none, `None` if it is malformed.
 fn weight_among<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     for parameter in parameters {
         if let [b'q' | b'Q', b'=', value @ ..] = parameter {
