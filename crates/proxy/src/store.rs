@@ -1,11 +1,11 @@
-//! The store: one for the process, a memory tier over disks.
+//! Cache store of the process: a memory tier over disk volumes.
 //!
-//! Workers look up, insert and fill; the control thread purges and asks for figures. A look-up in memory takes one
-//! short lock of a shard and clones one `Arc`; what a worker keeps of it for itself costs two atomic loads a hit
-//! (`epoch`, `Bucket::is_current`). Nothing here waits for a disk on the caller's thread but `open`, `purge`, `inspect`
-//! and `release_volumes`.
+//! Workers look up, insert and fill; the control thread purges and reads statistics. A lookup in memory takes one
+//! short lock of a shard and clones one `Arc`. A per-worker copy costs two atomic loads per hit (`epoch`,
+//! `Bucket::is_current`). Only `open`, `purge`, `inspect` and `release_volumes` wait for a disk on the caller's
+//! thread.
 //!
-//! Absent by design: what may be stored or served (`flatout_cache` decides), sockets, the clock of answers.
+//! Absent by design: rules for storing and serving (see `flatout_cache`), sockets, the wall clock.
 
 pub mod body;
 mod folder;
@@ -44,53 +44,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::record::{Primary, id_of, primary_of};
 use volume::{Shared, Volume};
 
-/// Locks. What a panicking thread left behind is whole: no lock here is held over a call that may panic half-way.
+/// Locks a mutex, ignoring poison: no lock here is held over a call that may panic halfway through an update.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a store may use.
+/// Resource limits and volumes of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Bytes of all content in memory, memory files included: what is stored, and what is on its way, which may take half
-    /// of it. Each volume takes 16 MiB besides for pages of its index, and about 18 bytes for each key.
+    /// Maximum bytes of all content in memory, including memory files: stored content, and content in transit, which
+    /// may use half of it. Each volume needs an additional 16 MiB for index pages, and about 18 bytes per key.
     pub memory_bytes_max: u64,
-    /// Objects in memory.
+    /// Maximum objects in memory.
     pub hot_objects_max: u64,
-    /// Descriptors that objects in memory hold. Content that is arriving needs one each, and each volume some 40 more.
+    /// Maximum descriptors of objects in memory. Arriving content needs one each, and each volume about 40 more.
     pub descriptors_max: u64,
-    /// Folders, one for each volume, and the bytes that each may hold. Created where missing.
+    /// Volume folders, created if missing, with the maximum bytes of each.
     pub disks: Vec<(PathBuf, u64)>,
 }
 
-/// What became of an object that was to be inserted.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It is stored.
     Stored,
-    /// A purge since its request began names it, so it is not.
+    /// Not stored: a purge since its request matches it.
     Purged,
-    /// It is larger than memory may be.
+    /// Not stored: it exceeds the memory limit.
     TooLarge,
 }
 
-/// The word on a key that its answers cannot be shared, so that nobody waits for another's fetch.
+/// Marker that responses for a key cannot be shared, so that requests do not wait for one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Why, a number of the caller's own.
+    /// Reason, a number defined by the caller.
     pub reason: u16,
-    /// Until when, in the caller's milliseconds.
+    /// Expiry, in the caller's milliseconds.
     pub until_ms: u64,
 }
 
-/// Where a key is, for `explain`.
+/// Locations of a key, for `explain`.
 #[derive(Debug)]
 pub struct Inspection<M> {
-    /// What memory has.
+    /// Objects in memory.
     pub memory: Option<Arc<Bucket<M>>>,
-    /// What disks have, with the folder of each. Read for this, not promoted.
+    /// Objects on disks, with the folder of each. They are read for this and not promoted.
     pub disk: Vec<(PathBuf, Arc<Object<M>>)>,
-    /// The marker, expired or not.
+    /// The marker, even if expired.
     pub marker: Option<Marker>,
 }
 
@@ -99,23 +99,23 @@ pub struct Inspection<M> {
 pub struct Store<M: Meta> {
     shared: Arc<Shared<M>>,
     markers: Markers,
-    /// Keys whose whole response may not be fetched for a range.
+    /// Keys whose whole response must not be fetched for a range request.
     range_markers: Markers,
     slots: Vec<Slot<M>>,
     is_released: AtomicBool,
-    /// One purge at a time: the log on disks is written in the order of generations.
+    /// Serializes purges: the logs on disks are written in the order of generations.
     purging: Mutex<()>,
 }
 
 impl<M: Meta> Store<M> {
-    /// Opens a store. Volumes that cannot be used are left out, with their state in `stats` and a sentence in the
-    /// second part of what is returned; the store works without them. One that another process still has is taken as
-    /// soon as that lets go of it.
+    /// Opens a store. Unusable volumes are left out; their state is in `stats`, and the second return value has a
+    /// sentence for each. The store works without them. A volume that another process holds is attached once it is
+    /// released.
     ///
-    /// Blocks until the volumes' indexes are open. Call it on a thread that is not confined: the volumes' threads
-    /// inherit its rights.
+    /// Blocks until the indexes of the volumes are open. Call it on an unconfined thread: the volumes' threads inherit
+    /// its rights.
     ///
-    /// `budget` is what the objects share with all other content; its bound becomes that of the settings.
+    /// `budget` is shared between objects and all other content; its bound becomes that of `settings`.
     #[must_use]
     pub fn open(settings: StoreSettings, budget: Arc<Budget>) -> (Arc<Self>, Vec<String>) {
         budget.set_bytes_max(settings.memory_bytes_max);
@@ -158,7 +158,7 @@ impl<M: Meta> Store<M> {
         self.slots.iter().filter_map(|slot| slot.volume.get()).filter(|volume| volume.is_usable())
     }
 
-    /// The volume that a new object goes to: where its key is already, else by its name, in proportion to room.
+    /// Selects the volume for a new object: the one that has its key, otherwise by hash, in proportion to free space.
     fn choose(&self, primary: &Primary) -> Option<&Arc<Volume<M>>> {
         if let Some(volume) = self.volumes().find(|volume| volume.has(primary)) {
             return Some(volume);
@@ -174,7 +174,7 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Tells the volumes of a new object. Returns whether any may have other variants of its key.
+    /// Notifies the volumes of a new object. Returns whether any may have other variants of its key.
     fn tell_disks(&self, object: &Arc<Object<M>>, primary: &Primary, is_kept: bool) -> bool {
         let id = id_of(primary, object.variant());
         let may_have: Vec<_> = self.volumes().filter(|volume| volume.may_have(primary)).collect();
@@ -194,37 +194,38 @@ impl<M: Meta> Store<M> {
         !may_have.is_empty()
     }
 
-    /// The budget that objects share with all other content of the process.
+    /// Budget shared by objects and all other content of the process.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.shared.memory.budget
     }
 
-    /// Evicts what must make room for content that moves, and looks which of the content that was removed is closed.
+    /// Evicts objects if arriving content needs memory, and checks whether removed content has been closed.
     pub fn make_room(&self) {
-        /// A lock is held meanwhile.
+        /// The check holds a lock.
         const SWEEP_COUNT: usize = 256;
         self.shared.memory.released.sweep(SWEEP_COUNT);
         self.shared.memory.make_room();
     }
 
-    /// The hash of a key. Seeded by chance for each process, so that nobody can aim at it.
+    /// Hash of a key, with a random seed per process against hash flooding.
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.shared.hash(key)
     }
 
-    /// The variants of a key in memory. Counts no hit on them: whoever serves one calls `Object::touch`. They may have been
-    /// purged since: whoever means to use one calls `check`.
+    /// Finds the variants of a key in memory. Does not count a hit: call `Object::touch` to serve one. They may have
+    /// been purged since: call `check` before use.
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         self.shared.memory.find(hash, key)
     }
 
-    /// The same, which no figure counts.
+    /// The same, without counting it in statistics.
     pub fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         self.shared.memory.peek(hash, key)
     }
 
-    /// The variants of a key on disks, brought into memory and joined with those that are there. `None`: no disk has
-    /// any, for sure. Ask once after a `find` without an answer, or one whose bucket `is_partial` and lacks the variant.
+    /// Finds the variants of a key on disks, promotes them to memory and joins them with those there. `None`: no disk
+    /// has any. Call it once after a `find` that returned nothing, or a bucket that `is_partial` and lacks the
+    /// variant.
     pub fn find_on_disk(&self, hash: u64, key: &[u8]) -> Option<DiskLookup<M>> {
         self.volumes().next()?;
         let primary = primary_of(key);
@@ -232,7 +233,7 @@ impl<M: Meta> Store<M> {
         (!volumes.is_empty()).then(|| DiskLookup::new(Arc::clone(&self.shared), volumes, hash, key))
     }
 
-    /// Whether [`find_on_disk`](Self::find_on_disk) would have to look.
+    /// Returns whether [`find_on_disk`](Self::find_on_disk) would have to read.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         if self.volumes().next().is_none() {
             return false;
@@ -241,10 +242,11 @@ impl<M: Meta> Store<M> {
         self.volumes().any(|volume| volume.may_have(&primary))
     }
 
-    /// Puts an object in, in place of one with the same key and variant. Of a key with more than `variants_max` variants
-    /// the oldest go; parts do not count, and the caller bounds them. The object is returned with the outcome, stored or not, so that the caller can answer from it.
+    /// Inserts an object and replaces the one with the same key and variant. If the key has more than `variants_max`
+    /// variants, the oldest are removed; parts do not count, as the caller bounds them. Returns the object with the
+    /// result, stored or not, so that the caller can serve it.
     ///
-    /// An object may have left memory again when this returns, if everything else was worth more.
+    /// The object may already be evicted when this returns, if everything else was worth more.
     pub fn insert(&self, object: Object<M>, variants_max: usize) -> (Arc<Object<M>>, Inserted) {
         let object = Arc::new(object);
         if !self.shared.log.remembers(object.generation()) || self.check(&object) == Purged::Hard {
@@ -259,7 +261,7 @@ impl<M: Meta> Store<M> {
         self.shared.memory.insert(&object, variants_max, || {
             primary.as_ref().is_some_and(|primary| self.tell_disks(&object, primary, true))
         });
-        // A purge that came in between has looked through memory without finding the object.
+        // A concurrent purge has searched memory without finding the object.
         if self.check(&object) == Purged::Hard {
             self.remove_object(&object);
             return (object, Inserted::Purged);
@@ -267,7 +269,7 @@ impl<M: Meta> Store<M> {
         (object, Inserted::Stored)
     }
 
-    /// As if memory had been short.
+    /// Evicts as if memory were short.
     #[cfg(test)]
     fn remove_from_memory(&self, locator: &str) {
         for object in self.list(locator.as_bytes(), usize::MAX) {
@@ -275,12 +277,12 @@ impl<M: Meta> Store<M> {
         }
     }
 
-    /// The name of a key on disks; `None` when there are none.
+    /// Name of a key on disks; `None` if there are none.
     fn primary_of(&self, key: &[u8]) -> Option<Primary> {
         self.volumes().next().map(|_| primary_of(key))
     }
 
-    /// Removes what an object that cannot be stored would have replaced.
+    /// Removes the object that an object that cannot be stored would have replaced.
     fn remove_like(&self, object: &Arc<Object<M>>, primary: Option<&Primary>) {
         let bucket = self.shared.memory.peek(object.key().hash(), object.key().as_bytes());
         let former = bucket.iter().flat_map(|bucket| bucket.objects());
@@ -292,9 +294,9 @@ impl<M: Meta> Store<M> {
         }
     }
 
-    /// Removes all variants of a key from all tiers. Returns how many memory had.
+    /// Removes all variants of a key from all tiers. Returns the number in memory.
     ///
-    /// A fetch that is under way is not concerned: whoever invalidates forbids it to be stored.
+    /// This does not affect fetches in progress; the caller must also forbid storing them.
     pub fn remove(&self, hash: u64, key: &[u8]) -> usize {
         let primary = self.primary_of(key);
         self.shared.memory.remove(hash, key, || {
@@ -303,7 +305,7 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Removes this very object, if it is still there.
+    /// Removes exactly this object, if it is still there.
     pub fn remove_object(&self, object: &Arc<Object<M>>) -> bool {
         let primary = self.primary_of(object.key().as_bytes());
         self.shared.memory.remove_object(object, || {
@@ -313,36 +315,36 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Remembers that answers for a key cannot be shared.
+    /// Marks a key whose responses cannot be shared.
     pub fn mark(&self, hash: u64, marker: Marker) {
         self.markers.set(hash, marker);
     }
 
-    /// Forgets the marker of a key.
+    /// Removes the marker of a key.
     pub fn unmark(&self, hash: u64) {
         self.markers.remove(hash);
     }
 
-    /// The marker of a key that is in force at `now_ms`.
+    /// Marker of a key that is valid at `now_ms`.
     pub fn marker(&self, hash: u64, now_ms: u64) -> Option<Marker> {
         self.markers.get(hash).filter(|marker| now_ms < marker.until_ms)
     }
 
-    /// Remembers that the whole response for a key may not be fetched for a range.
+    /// Marks a key whose whole response must not be fetched for a range request.
     pub fn mark_ranges(&self, hash: u64, marker: Marker) {
         self.range_markers.set(hash, marker);
     }
 
-    /// Whether that is remembered at `now_ms`.
+    /// Returns whether that mark is valid at `now_ms`.
     pub fn forwards_ranges(&self, hash: u64, now_ms: u64) -> bool {
         self.range_markers.get(hash).is_some_and(|marker| now_ms < marker.until_ms)
     }
 
-    /// A place for content of more than `INLINE_BYTES_MAX` bytes: on a volume that has room, else in a memory file.
-    /// `expected` is its length where that is known.
+    /// Creates a file for content above `INLINE_BYTES_MAX`: on a volume with free space, otherwise in memory.
+    /// `expected` is its length if known.
     ///
     /// # Errors
-    /// When no tier may hold so much.
+    /// Fails if no tier may hold the content.
     pub fn create_body(&self, expected: Option<u64>) -> Result<NewBody, NotKept> {
         let expected = expected.unwrap_or(INLINE_BYTES_MAX as u64);
         let room = |volume: &&Arc<Volume<M>>| volume.folder.room_for(expected);
@@ -357,31 +359,31 @@ impl<M: Meta> Store<M> {
         if self.budget().has_room(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
-    /// Whether some tier may ever hold content of so many bytes, when all else has made room.
+    /// Returns whether some tier could hold this many bytes after evicting everything else.
     pub fn may_hold(&self, bytes: u64) -> bool {
         bytes <= self.budget().bytes_max() / 2 || self.volumes().any(|volume| bytes <= volume.folder.body_bytes_max())
     }
 
-    /// The number of purges so far. To be read before an origin is asked, and given to `Object::new`.
+    /// Number of purges so far. Read it before an upstream request, and pass it to `Object::new`.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.shared.log.generation()
     }
 
-    /// Changes with every purge, and with nothing else: what a worker has checked since is as it was. One atomic load.
+    /// Changes only with a purge, so that a worker's checks stay valid until then. One atomic load.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.shared.log.generation()
     }
 
-    /// What has become of an object since it was fetched. Two atomic loads and a comparison when nothing was purged
-    /// since the last check.
+    /// Purge state of an object since its fetch. Two atomic loads and a comparison if nothing was purged since the
+    /// last check.
     #[inline]
     pub fn check(&self, object: &Object<M>) -> Purged {
         object.checked_at(self.shared.log.generation()).unwrap_or_else(|| self.compare(object))
     }
 
-    /// The same for an answer that is still coming and no object yet. `generation` is from before its origin was asked.
+    /// The same for a response that is still arriving. `generation` is from before its request.
     pub fn check_coming(&self, key: &Key, meta: &M, generation: u64) -> Purged {
         let log = &self.shared.log;
         if generation == log.generation() {
@@ -399,8 +401,8 @@ impl<M: Meta> Store<M> {
         object.set_checked(generation, purged)
     }
 
-    /// Purges. In force for every look-up that begins after the return, and over restarts; blocks while indexes are
-    /// searched and volumes write it down, so it is not for an event loop. With `dry_run`, only counts.
+    /// Purges. Applies to every lookup that begins after the return, and across restarts. Blocks while indexes are
+    /// searched and volumes write, so it must not run on an event loop. With `dry_run`, only counts.
     pub fn purge(&self, purge: &Purge, soft: bool, dry_run: bool) -> PurgeCount {
         let _one = hold(&self.purging);
         let target = Target::of(purge);
@@ -422,7 +424,7 @@ impl<M: Meta> Store<M> {
         let realms = if on_disks.is_empty() {
             realms.count(in_memory.into_iter())
         } else {
-            // What is in memory and on a disk counts once.
+            // An object in memory and on a disk counts once.
             let id = |object: &Object<M>| id_of(&primary_of(object.key().as_bytes()), object.variant());
             let in_memory = named.iter().map(|object| id(object)).zip(in_memory);
             let on_disk = on_disks.iter().flat_map(|(_, names)| names.iter().flat_map(|(ids, _)| ids.iter().copied()));
@@ -443,10 +445,10 @@ impl<M: Meta> Store<M> {
         }
         match purge {
             Purge::Key(key) => self.markers.remove(self.hash(key)),
-            // Which keys they name is not known any more; they are made again in no time.
+            // Matching markers are unknown; they are cheap to recreate.
             _ => self.markers.clear(),
         }
-        // From here on nobody uses them. What follows only gives back their room.
+        // The purge is now effective. The rest only frees space.
         if !soft {
             for object in &named {
                 self.shared.memory.remove_object(object, || ());
@@ -458,12 +460,12 @@ impl<M: Meta> Store<M> {
         count
     }
 
-    /// Sweeps the store of all that was purged, so that the log may be forgotten.
+    /// Removes all purged objects from the store, so that the log can be cleared.
     fn forget_purges(&self) {
         let generation = self.shared.log.generation();
         self.shared.log.begin_to_forget(generation);
         let mut purged = Vec::new();
-        // Each object is looked at, so each remembers that it is stale from now on.
+        // Checks each object, so that it records that it is stale.
         self.shared.memory.each(|object| {
             if self.check(object) == Purged::Hard {
                 purged.push(Arc::clone(object));
@@ -472,7 +474,7 @@ impl<M: Meta> Store<M> {
         for object in &purged {
             self.shared.memory.remove_object(object, || ());
         }
-        // A volume that cannot do it has failed, and none of its content is used any more.
+        // A volume that fails to do so has failed, and its content is not used.
         for volume in self.volumes() {
             volume.forget_purges(generation);
         }
@@ -480,7 +482,7 @@ impl<M: Meta> Store<M> {
         self.shared.memory.change_all();
     }
 
-    /// What the store tells about itself. Takes short locks; reads no disk.
+    /// Statistics. Takes short locks; reads no disk.
     pub fn stats(&self) -> StoreStats {
         let mut stats = self.shared.memory.account(|ledger| StoreStats {
             memory_objects: ledger.objects(),
@@ -504,17 +506,17 @@ impl<M: Meta> Store<M> {
         stats
     }
 
-    /// How often each event has happened on the volumes since the start.
+    /// Number of events of each kind on the volumes since the start.
     pub fn volume_events(&self) -> Vec<(VolumeEvent, u64)> {
         self.shared.notices.counts()
     }
 
-    /// Passes a line for the log on to `listener` for each event on a volume, first for those since the store was opened.
+    /// Passes a log line for each volume event to `listener`, starting with earlier ones.
     pub fn on_notice(&self, listener: OnNotice) {
         self.shared.notices.listen(listener);
     }
 
-    /// All that is known of a key. Reads disks.
+    /// All locations of a key. Reads disks.
     pub fn inspect(&self, key: &[u8]) -> Inspection<M> {
         let hash = self.hash(key);
         let of = |volume: &Arc<Volume<M>>| {
@@ -526,12 +528,12 @@ impl<M: Meta> Store<M> {
         Inspection { memory: self.shared.memory.peek(hash, key), disk, marker: self.markers.get(hash) }
     }
 
-    /// Up to `count_max` objects in memory whose locator begins with `prefix`, in no order.
+    /// Up to `count_max` objects in memory whose locator begins with `prefix`, unordered.
     pub fn list(&self, prefix: &[u8], count_max: usize) -> Vec<Arc<Object<M>>> {
         self.shared.memory.pick(|key| key.locator().starts_with(prefix), count_max)
     }
 
-    /// Other bounds of memory, after a reload. Volumes stay as they are until a restart.
+    /// Changes the memory limits after a reload. Volumes do not change until a restart.
     pub fn resize(&self, memory_bytes_max: u64, hot_objects_max: u64) {
         self.shared.memory.set_bounds(|bounds| Bounds {
             bytes_max: memory_bytes_max,
@@ -540,8 +542,8 @@ impl<M: Meta> Store<M> {
         });
     }
 
-    /// Writes what waits and lets go of the volumes, for a successor. Memory goes on; files that are open stay readable.
-    /// Blocks.
+    /// Writes queued objects and releases the volumes for a successor process. Memory stays in use; open files stay
+    /// readable. Blocks.
     pub fn release_volumes(&self) {
         let _one = hold(&self.purging);
         self.is_released.store(true, Ordering::Relaxed);

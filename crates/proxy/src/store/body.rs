@@ -1,4 +1,4 @@
-//! Content of objects: in memory, in a memory file, or in a file on a volume.
+//! Content of objects: bytes in memory, a memory file, or a file on a volume.
 
 pub use crate::store::folder::BodyFile;
 
@@ -10,29 +10,29 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Content up to this many bytes is kept as bytes; more goes to a file and is sent by sendfile.
+/// Content up to this many bytes is stored as bytes; larger content goes to a file and is sent by sendfile.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The content of an object.
+/// Content of an object.
 #[derive(Clone, Debug)]
 pub enum StoredBody {
-    /// None.
+    /// No content.
     Empty,
-    /// All of it as bytes, up to `INLINE_BYTES_MAX`.
+    /// Content as bytes, up to `INLINE_BYTES_MAX`.
     Memory(Arc<[u8]>),
-    /// A file that nobody writes any more.
+    /// A file that is no longer written.
     File {
-        /// The file; read by position only.
+        /// The file, read by position only.
         fd: Arc<OwnedFd>,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
-        /// What keeps the file on its volume; `None` for a memory file.
+        /// Handle that keeps the file on its volume; `None` for a memory file.
         place: Option<Arc<BodyFile>>,
     },
 }
 
 impl StoredBody {
-    /// How long the content is, in bytes.
+    /// Length of the content in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -41,22 +41,22 @@ impl StoredBody {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no content.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether both are one file.
+    /// Returns whether both are the same file.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         matches!((self, other), (Self::File { fd, .. }, Self::File { fd: other, .. }) if Arc::ptr_eq(fd, other))
     }
 
-    /// Whether a descriptor is held for it.
+    /// Returns whether it holds a descriptor.
     pub(crate) const fn has_descriptor(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// What keeps its file on a volume.
+    /// Handle that keeps its file on a volume.
     pub(crate) const fn place(&self) -> Option<&Arc<BodyFile>> {
         match self {
             Self::File { place, .. } => place.as_ref(),
@@ -64,15 +64,15 @@ impl StoredBody {
         }
     }
 
-    /// Whether all of it may be sent without a check. Content that was restored from a volume has to be compared with
-    /// its checksums first.
+    /// Returns whether all of it may be sent without verification. Content restored from a volume must be verified
+    /// against its checksums first.
     #[inline]
     pub fn is_verified(&self) -> bool {
         self.place().is_none_or(|place| place.is_verified())
     }
 
-    /// Compares `ranges` with their checksums, and in any case whether the file is the one that was stored. The volume's
-    /// own thread reads the file. Returns whether all is intact; what is not is dropped from the store.
+    /// Verifies `ranges` against their checksums, and always the seal of the file. The volume's checking thread reads
+    /// the file. Returns whether all is intact; a damaged object is removed from the store.
     pub async fn verify(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> bool {
         let Some(place) = self.place().filter(|place| !place.is_verified()) else { return true };
         for range in std::iter::once(0..0).chain(ranges) {
@@ -83,7 +83,7 @@ impl StoredBody {
         true
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::File { place: Some(_), .. } => 0,
@@ -92,54 +92,54 @@ impl StoredBody {
     }
 }
 
-/// Why content is not kept. What has been written so far stays readable.
+/// Reason for not storing content. Bytes written so far stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// It is larger than what any tier may hold, or than what is free of it while others fill.
+    /// No tier may hold it, or other content uses the space.
     NoRoom,
     /// The kernel refused to write, even to memory.
     Failed,
 }
 
-/// Content that arrives. One worker writes; all may read what has been written, by position.
+/// Arriving content. One worker writes; all may read written bytes, by position.
 #[derive(Debug)]
 pub struct NewBody {
     fd: Arc<OwnedFd>,
     /// The file on a volume; `None`: a memory file.
     place: Option<Arc<BodyFile>>,
-    /// What it takes of memory.
+    /// Its share of the memory budget.
     held: Held,
     len: u64,
     forgotten: u64,
-    /// Of all that was written to a volume.
+    /// Checksums of all bytes written to a volume.
     sums: ChunkSums,
 }
 
-/// A new memory file.
+/// Creates a memory file.
 fn create_memory_file() -> Result<Arc<OwnedFd>, NotKept> {
     rustix::fs::memfd_create("flatout-body", MemfdFlags::CLOEXEC).map(Arc::new).map_err(|_| NotKept::Failed)
 }
 
 impl NewBody {
-    /// In a memory file.
+    /// Creates content in a memory file.
     pub(crate) fn in_memory(budget: &Arc<Budget>) -> Result<Self, NotKept> {
         let fd = create_memory_file()?;
         let held = Held::new(Arc::clone(budget), Share::Fills);
         Ok(Self { fd, place: None, held, len: 0, forgotten: 0, sums: ChunkSums::default() })
     }
 
-    /// In a file on a volume.
+    /// Creates content in a file on a volume.
     pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), budget: &Arc<Budget>) -> Self {
         let held = Held::new(Arc::clone(budget), Share::Fills);
         Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
     }
 
-    /// Appends `bytes`. Call `fd` again after each write: when a volume fails, all that was written is moved to a memory
-    /// file, and the old file stays readable as far as it was.
+    /// Appends `bytes`. Call `fd` again after each write: if a volume fails, the content moves to a memory file, and
+    /// the old file stays readable up to that point.
     ///
     /// # Errors
-    /// When the content cannot be kept. `len` is as before then; the same bytes may be tried again, after
-    /// `forget_before` has made room.
+    /// Fails if the content cannot be stored. `len` is then unchanged; the same bytes may be retried after
+    /// `forget_before` has freed space.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotKept> {
         if let Some(place) = self.place.clone() {
             if !place.may_grow(bytes.len() as u64) {
@@ -171,7 +171,7 @@ impl NewBody {
         Ok(())
     }
 
-    /// Copies what a failing volume has taken so far, most of it from the page cache.
+    /// Copies the bytes on a failing volume, mostly from the page cache.
     fn move_to_memory(&mut self) -> Result<(), NotKept> {
         let kept = self.len - self.forgotten;
         let before = self.held.bytes();
@@ -208,34 +208,34 @@ impl NewBody {
         }
     }
 
-    /// The file, of which `len()` bytes may be read at any time by anybody.
+    /// The file, whose first `len()` bytes may be read at any time.
     pub const fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 
-    /// How much has been written, in bytes.
+    /// Bytes written.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether nothing has.
+    /// Returns whether nothing was written.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the volume has fallen behind, so that more writes might have to wait for its disk: a good moment to read
-    /// less from the origin for a few milliseconds.
+    /// Returns whether the volume lags, so that writes may have to wait for its disk. The caller should pause reading
+    /// from the origin for a few milliseconds.
     pub fn is_behind(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.folder().is_behind())
     }
 
-    /// It will not be stored, and serves as a window between an origin and its readers from now on.
+    /// Turns it into a window between an origin and its readers; it will not be stored.
     pub fn become_window(&mut self) {
         self.held.move_to(Share::Windows);
     }
 
-    /// Gives back the space of all that lies before `offset`, which nobody will read any more. The content cannot be
-    /// stored afterwards; the file serves as a window between an origin and its readers.
+    /// Frees the space before `offset`, which will not be read again. The content can no longer be stored; the file
+    /// becomes a window between an origin and its readers.
     pub fn forget_before(&mut self, offset: u64) {
         /// The kernel frees whole pages; fewer are not worth the call.
         const STEP: u64 = 64 * 1024;
@@ -246,7 +246,7 @@ impl NewBody {
         let (start, count) = (self.forgotten, end - self.forgotten);
         self.forgotten = end;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Where it cannot be done the space is given back with the file.
+        // If this is unsupported, closing the file frees the space.
         if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
             match &self.place {
                 None => self.held.set(self.held.bytes().saturating_sub(count)),
@@ -255,7 +255,7 @@ impl NewBody {
         }
     }
 
-    /// The content is whole. `None` when part of it was forgotten.
+    /// Finishes complete content. `None` if part of it was freed.
     #[must_use]
     pub fn finish(mut self) -> Option<StoredBody> {
         let is_whole = self.forgotten == 0;

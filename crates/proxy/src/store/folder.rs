@@ -1,11 +1,11 @@
-//! The folder of a volume: one file for each large body, and what is known of the room there.
+//! Folder of a volume: one file per large body, and accounting of space.
 //!
-//! Files are made, synced and removed by the volume's own thread alone. Workers take a file that was made beforehand
-//! and write to it by descriptor, so they need no right to any path (they may be confined) and wait for no directory.
+//! Only the volume's own thread creates, syncs and removes files. Workers take a file created in advance and write to
+//! its descriptor, so they need no right to any path (they may be confined) and wait for no directory.
 //!
-//! What workers write goes to the page cache: a copy of memory, as a write to a memory file would be. A kernel makes
-//! writers wait only when dirty pages pile up, so the thread syncs each body in steps while it grows, and a volume that
-//! has fallen behind gets no new bodies.
+//! Workers write to the page cache, at the cost of a memory copy, like a write to a memory file. A kernel makes
+//! writers wait only when dirty pages pile up, so the thread syncs each body in steps while it grows, and a lagging
+//! volume receives no new bodies.
 
 use crate::store::hold;
 use crate::store::notice::VolumeEvent;
@@ -26,23 +26,23 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Subfolders that bodies are spread over.
+/// Number of subfolders over which bodies are spread.
 const SUBFOLDERS: u64 = 64;
 
-/// Files that are made beforehand.
+/// Number of files created in advance.
 const SPARES: usize = 32;
 
 /// Bytes of a body between two syncs.
 pub(crate) const SYNC_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Bytes that wait to be synced above which a volume gets no new body. The kernel's own threshold for making writers
-/// wait is a fifth of free memory.
+/// Unsynced bytes above which a volume receives no new body. The kernel's own threshold for making writers wait is a
+/// fifth of free memory.
 const UNSYNCED_BYTES_MAX: u64 = 192 * 1024 * 1024;
 
-/// The name of a body's file: never used twice, over restarts too.
+/// Name of a body's file: never reused, even across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId {
-    /// Chosen by chance at each start.
+    /// Chosen randomly at each start.
     pub(crate) stamp: u64,
     pub(crate) number: u64,
 }
@@ -60,7 +60,7 @@ impl FileId {
         format!("{:02x}/{:016x}-{:x}", self.number % SUBFOLDERS, self.stamp, self.number)
     }
 
-    /// The file with this name in a subfolder.
+    /// Parses the name of a file in a subfolder.
     fn parse(name: &str) -> Option<Self> {
         let (stamp, number) = name.split_once('-')?;
         let parse = |digits| u64::from_str_radix(digits, 16).ok();
@@ -74,7 +74,7 @@ impl fmt::Display for FileId {
     }
 }
 
-/// Somebody waits until a range of a file has been compared with its checksums.
+/// Request to verify a range of a file against its checksums.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) file: Arc<BodyFile>,
@@ -83,7 +83,7 @@ pub(crate) struct Check {
     pub(crate) reply: oneshot::Sender<bool>,
 }
 
-/// Checks that may wait. Each belongs to a client, so connections bound them; this is for the case that a disk hangs.
+/// Maximum queued checks. Each belongs to a client, so connections bound them; this covers a hanging disk.
 const CHECKS_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ struct Checks {
     is_over: bool,
 }
 
-/// The folder and its figures.
+/// The folder and its statistics.
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -100,17 +100,17 @@ pub(crate) struct Folder {
     stamp: u64,
     number: AtomicU64,
     pub(crate) bytes_max: u64,
-    /// Bytes of all that the index names.
+    /// Bytes of all bodies in the index.
     pub(crate) indexed_bytes: AtomicU64,
-    /// Bytes in files that the index does not name at this moment.
+    /// Bytes in files that are not in the index at this moment.
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     state: AtomicU8,
     problem: Mutex<String>,
     pub(crate) errors: AtomicU64,
-    /// Whether the file system has no room for more.
+    /// Whether the file system is out of space.
     is_full: AtomicBool,
-    /// How often the file system has refused to take more.
+    /// Number of writes that the file system refused.
     refusals: AtomicU64,
     work: Mutex<Work>,
     bell: Condvar,
@@ -118,7 +118,7 @@ pub(crate) struct Folder {
     check_bell: Condvar,
 }
 
-/// What the thread has to do.
+/// Work of the volume's thread.
 #[derive(Debug, Default)]
 struct Work {
     spares: Vec<(FileId, OwnedFd)>,
@@ -128,7 +128,7 @@ struct Work {
 }
 
 impl Folder {
-    /// The folder `path` on which `bytes_max` bytes may be held. Makes what is missing.
+    /// Opens the folder `path` for at most `bytes_max` bytes. Creates missing folders.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let bodies = path.join("bodies");
         create_private_folder(&bodies)?;
@@ -167,7 +167,7 @@ impl Folder {
         }
     }
 
-    /// Whether the file system has no room for more.
+    /// Returns whether the file system is out of space.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Acquire)
     }
@@ -176,7 +176,7 @@ impl Folder {
         self.is_full.store(is_full, Ordering::Release);
     }
 
-    /// The file system has refused to take more.
+    /// Records that the file system refused a write.
     pub(crate) fn note_refusal(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         self.refusals.fetch_add(1, Ordering::Release);
@@ -195,7 +195,7 @@ impl Folder {
         hold(&self.problem).clone()
     }
 
-    /// The volume is left alone from now on.
+    /// Takes the volume out of use.
     pub(crate) fn degrade(&self, doing: &str, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         if self.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -208,20 +208,20 @@ impl Folder {
         let _ = self.state.compare_exchange(0, 2, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Wakes the thread.
+    /// Wakes the volume's thread.
     pub(crate) fn ring(&self) {
         hold(&self.work).has_rung = true;
         self.bell.notify_one();
     }
 
-    /// Waits for a ring, `patience` at the most.
+    /// Waits for a wake-up, at most `patience`.
     pub(crate) fn wait(&self, patience: Duration) {
         let work = hold(&self.work);
         let rung = self.bell.wait_timeout_while(work, patience, |work| !work.has_rung);
         rung.unwrap_or_else(PoisonError::into_inner).0.has_rung = false;
     }
 
-    /// The check that has waited longest. Waits for one, `patience` at most.
+    /// Takes the oldest check; waits for one up to `patience`.
     pub(crate) fn next_check(&self, patience: Duration) -> Option<Check> {
         let checks = hold(&self.checks);
         let checks =
@@ -229,7 +229,7 @@ impl Folder {
         checks.unwrap_or_else(PoisonError::into_inner).0.waiting.pop_front()
     }
 
-    /// Refuses all checks from now on, and those that wait.
+    /// Refuses queued and future checks.
     pub(crate) fn end_checks(&self) {
         let mut checks = hold(&self.checks);
         checks.is_over = true;
@@ -242,17 +242,18 @@ impl Folder {
         self.check_bell.notify_all();
     }
 
-    /// Bytes in use, index and files.
+    /// Bytes used by index and files.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.indexed_bytes.load(Ordering::Relaxed) + self.loose_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes in files that the index does not name.
+    /// Bytes in files that are not in the index.
     pub(crate) fn loose_bytes(&self) -> u64 {
         self.loose_bytes.load(Ordering::Relaxed)
     }
 
-    /// Room for one more body of `expected` bytes, for choosing between volumes; `None` when it must not come here.
+    /// Free space for one more body of `expected` bytes, for the choice between volumes; `None` if this volume must
+    /// not receive it.
     pub(crate) fn room_for(&self, expected: u64) -> Option<u64> {
         let loose = self.loose_bytes.load(Ordering::Relaxed);
         let fits = self.is_good()
@@ -262,12 +263,12 @@ impl Folder {
         fits.then(|| self.bytes_max.saturating_sub(self.used_bytes()))
     }
 
-    /// What one body may have: the rest of the volume must be able to stay.
+    /// Maximum bytes of one body, so that it does not displace everything else.
     pub(super) const fn body_bytes_max(&self) -> u64 {
         self.bytes_max / 2
     }
 
-    /// Whether more waits to be synced than should.
+    /// Returns whether too many bytes wait to be synced.
     pub(crate) fn is_behind(&self) -> bool {
         self.unsynced_bytes.load(Ordering::Relaxed) > UNSYNCED_BYTES_MAX
     }
@@ -277,7 +278,7 @@ impl Folder {
         hold(&self.work).spares.len() == SPARES
     }
 
-    /// A file that was made beforehand; `None` when there is none.
+    /// Takes a file created in advance; `None` if there is none.
     pub(crate) fn take_spare(self: &Arc<Self>) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let spare = hold(&self.work).spares.pop();
         self.ring();
@@ -286,7 +287,7 @@ impl Folder {
         Some((BodyFile::new(self, id, &fd, Origin::Written(Mutex::default())), fd))
     }
 
-    /// A file made now. For the volume's thread.
+    /// Creates a file now. For the volume's thread.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let (id, fd) = self.create_file()?;
         let fd = Arc::new(fd);
@@ -299,7 +300,7 @@ impl Folder {
         Ok((id, rustix::fs::openat(&self.bodies, id.name(), flags, Mode::RUSR | Mode::WUSR)?))
     }
 
-    /// Makes files beforehand, removes those that nobody names and syncs what has grown. For the volume's thread.
+    /// Creates files in advance, removes unreferenced ones and syncs growing ones. For the volume's thread.
     pub(crate) fn tend(&self) {
         let (doomed, unsynced) = {
             let mut work = hold(&self.work);
@@ -316,14 +317,14 @@ impl Folder {
         while self.is_good() && !self.is_full() && hold(&self.work).spares.len() < SPARES {
             match self.create_file() {
                 Ok(spare) => hold(&self.work).spares.push(spare),
-                // Full is not broken: room may come.
+                // A full disk is not a failure: space may be freed.
                 Err(error) if is_no_room(&error) => return self.note_refusal(),
                 Err(error) => self.degrade("cannot make a file", &error),
             }
         }
     }
 
-    /// Removes the files that were made beforehand, and those that nobody names. For the volume's thread at its end.
+    /// Removes unused and unreferenced files. For the volume's thread at its end.
     pub(crate) fn tidy_up(&self) {
         let (spares, doomed) = {
             let mut work = hold(&self.work);
@@ -338,7 +339,7 @@ impl Folder {
         Ok(rustix::fs::openat(&self.bodies, id.name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Opens a file for reads past the page cache, so that the disk itself is read; where that cannot be had, through it.
+    /// Opens a file for direct reads from the disk; if unsupported, through the page cache.
     pub(crate) fn open_file_directly(&self, id: FileId) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.bodies, id.name(), flags | OFlags::DIRECT, Mode::empty()) {
@@ -347,7 +348,7 @@ impl Folder {
         }
     }
 
-    /// Removes a file; one that is not there is no failure.
+    /// Removes a file; a missing file is no failure.
     pub(crate) fn unlink(&self, id: FileId) {
         match rustix::fs::unlinkat(&self.bodies, id.name(), AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -357,7 +358,7 @@ impl Folder {
         }
     }
 
-    /// Makes the names of new files outlive a power loss.
+    /// Syncs the names of new files, so that they survive a power loss.
     pub(crate) fn sync_names(&self, files: impl Iterator<Item = FileId>) -> io::Result<()> {
         let mut subfolders: Vec<_> = files.map(|id| id.number % SUBFOLDERS).collect();
         subfolders.sort_unstable();
@@ -370,8 +371,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Files of former processes that `is_known` does not know are removed. Returns how many; stops when the volume is
-    /// left alone.
+    /// Removes files of former processes that `is_known` does not recognise. Returns their number; stops if the volume
+    /// goes out of use.
     pub(crate) fn remove_orphans(&self, is_known: impl Fn(FileId) -> bool) -> io::Result<u64> {
         let mut count = 0;
         for subfolder in 0..SUBFOLDERS {
@@ -388,17 +389,17 @@ impl Folder {
     }
 }
 
-/// Whether the file system, or a quota on it, has no room.
+/// Returns whether the file system or a quota is out of space.
 pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// A file on a volume. It is removed when the last object with it is gone without having been indexed.
+/// A file on a volume. It is removed once the last object with it is dropped without having been indexed.
 #[derive(Debug)]
 pub struct BodyFile {
     folder: Arc<Folder>,
     id: FileId,
-    /// For syncing.
+    /// Descriptor for syncing.
     fd: Arc<OwnedFd>,
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
@@ -406,12 +407,12 @@ pub struct BodyFile {
     origin: Origin,
 }
 
-/// Where the content of a file comes from.
+/// Source of a file's content.
 #[derive(Debug)]
 enum Origin {
-    /// This process has written it, with these checksums once it is whole.
+    /// Written by this process, with these checksums once it is complete.
     Written(Mutex<Option<Box<[u32]>>>),
-    /// The index named it, so it is compared with the seal that stands in the file before it is used.
+    /// Restored from the index, so it is verified against the seal in the file before use.
     Restored(Proof),
 }
 
@@ -428,7 +429,7 @@ impl BodyFile {
         })
     }
 
-    /// A file that the index names already, for `bytes` of content of the key `primary`.
+    /// A file already in the index, with `bytes` of content of the key `primary`.
     pub(crate) fn indexed(
         folder: &Arc<Folder>,
         (id, fd): (FileId, &Arc<OwnedFd>),
@@ -438,7 +439,7 @@ impl BodyFile {
         Self::new(folder, id, fd, Origin::Restored(Proof::new(Identity { primary, file: id, bytes })))
     }
 
-    /// Whether the content may be used without a check: this process has written it, or has compared all of it.
+    /// Returns whether the content may be used without a check: this process wrote it or has verified all of it.
     #[inline]
     pub(crate) fn is_verified(&self) -> bool {
         match &self.origin {
@@ -447,7 +448,7 @@ impl BodyFile {
         }
     }
 
-    /// Where the verified content that holds `offset` ends; `offset` itself when it has to be checked first.
+    /// End of the verified content that includes `offset`; `offset` itself if it must be verified first.
     pub(crate) fn verified_until(&self, offset: u64) -> u64 {
         match &self.origin {
             Origin::Written(_) => u64::MAX,
@@ -455,8 +456,8 @@ impl BodyFile {
         }
     }
 
-    /// Has `range` compared with its checksums, or the seal alone when it is empty. The reply is whether it is intact;
-    /// without one the volume is not in use any more, and the content must not be used.
+    /// Queues verification of `range`, or of the seal alone if it is empty. The reply tells whether it is intact;
+    /// without a reply the volume is no longer in use, and the content must not be used.
     pub(crate) fn check(self: &Arc<Self>, range: Range<u64>) -> oneshot::Receiver<bool> {
         let (reply, receiver) = oneshot::channel();
         let mut checks = hold(&self.folder.checks);
@@ -467,7 +468,7 @@ impl BodyFile {
         receiver
     }
 
-    /// Compares `range` now. For the checking thread.
+    /// Verifies `range` now. For the checking thread.
     pub(crate) fn verify(&self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
         match &self.origin {
             Origin::Written(_) => Ok(()),
@@ -475,15 +476,14 @@ impl BodyFile {
         }
     }
 
-    /// The content is whole and has these checksums.
+    /// Sets the checksums of complete content.
     pub(crate) fn set_sums(&self, sums: Box<[u32]>) {
         if let Origin::Written(written) = &self.origin {
             *hold(written) = Some(sums);
         }
     }
 
-    /// Writes the seal of `bytes` of content of the key `primary`. For the writing thread, before the index names the
-    /// file.
+    /// Writes the seal of `bytes` of content of the key `primary`. For the writing thread, before the file is indexed.
     pub(crate) fn seal(self: &Arc<Self>, primary: Primary, bytes: u64) -> io::Result<()> {
         let Origin::Written(sums) = &self.origin else { return Ok(()) };
         let encoded = {
@@ -504,14 +504,14 @@ impl BodyFile {
         &self.folder
     }
 
-    /// Whether `count` more bytes may follow.
+    /// Returns whether `count` more bytes are permitted.
     pub(crate) fn may_grow(&self, count: u64) -> bool {
         let bytes = self.loose_bytes.load(Ordering::Relaxed).saturating_add(count);
         let all = self.folder.loose_bytes.load(Ordering::Relaxed).saturating_add(count);
         bytes <= self.folder.body_bytes_max() && all <= self.folder.bytes_max
     }
 
-    /// `count` bytes were written.
+    /// Accounts for `count` bytes written.
     pub(crate) fn grow(self: &Arc<Self>, count: u64) {
         let before = self.loose_bytes.fetch_add(count, Ordering::Relaxed);
         self.folder.loose_bytes.fetch_add(count, Ordering::Relaxed);
@@ -523,13 +523,13 @@ impl BodyFile {
         }
     }
 
-    /// `count` bytes were given back.
+    /// Accounts for `count` bytes freed.
     pub(crate) fn shrink(&self, count: u64) {
         self.loose_bytes.fetch_sub(count, Ordering::Relaxed);
         self.folder.loose_bytes.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Waits until all that was written so far is on the disk.
+    /// Waits until all bytes written so far are on the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let bytes = self.unsynced_bytes.load(Ordering::Acquire);
         rustix::fs::fdatasync(&*self.fd)?;
@@ -538,19 +538,19 @@ impl BodyFile {
         Ok(())
     }
 
-    /// The index names the file from now on, and its bytes count as the index's.
+    /// Records that the index references the file; its bytes now count as indexed.
     pub(crate) fn set_indexed(&self) {
         if !self.is_indexed.swap(true, Ordering::AcqRel) {
             let bytes = self.loose_bytes.swap(0, Ordering::Relaxed);
             self.folder.loose_bytes.fetch_sub(bytes, Ordering::Relaxed);
             if let Origin::Written(sums) = &self.origin {
-                // They stand in the file now.
+                // They are in the file now.
                 *hold(sums) = None;
             }
         }
     }
 
-    /// Whether the index names the file, or has named it.
+    /// Returns whether the index references, or has referenced, the file.
     pub(crate) fn is_indexed(&self) -> bool {
         self.is_indexed.load(Ordering::Acquire)
     }

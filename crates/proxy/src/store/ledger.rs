@@ -1,10 +1,10 @@
-//! Which objects memory holds, and which must leave: S3-FIFO, in bytes, objects and descriptors.
+//! Eviction queue of the memory tier: S3-FIFO, in bytes, objects and descriptors.
 //!
-//! New objects pass a small queue (a tenth of the bytes) and reach the main one only when they were hit there, so a
-//! crawler that asks for everything once pushes out other passers-by and nothing else. SIEVE is simpler, but its authors
-//! say themselves that it does not resist scans. A hit only counts on the object: no queue moves, no lock is taken.
+//! New objects enter a small queue (a tenth of the bytes) and reach the main one only if they are hit there, so a
+//! crawler that requests everything once evicts only other such objects. SIEVE is simpler, but its authors state that
+//! it is not scan-resistant. A hit only increments a counter of the object: no queue changes, no lock is taken.
 //!
-//! One ledger for all shards: it is locked by inserts alone, and its sums are exact.
+//! All shards share one queue: only insertions lock it, and its sums are exact.
 
 use crate::store::object::Object;
 use flatout_net::budget::Budget;
@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// Bounds of memory.
+/// Limits of the memory tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "bounds are named as such everywhere")]
 pub(crate) struct Bounds {
@@ -21,27 +21,27 @@ pub(crate) struct Bounds {
     pub(crate) descriptors_max: u64,
 }
 
-/// Where an object stands, kept in `Object::ledger` and written under the ledger's lock only.
+/// Queue of an object, stored in `Object::ledger` and written only under the lock.
 const NEW: u8 = 0;
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 const GONE: u8 = 3;
 
-/// Hits in the small queue that lead to the main one.
+/// Hits in the small queue required for the main one.
 const HITS_FOR_MAIN: u8 = 2;
 
-/// What part of the bytes the small queue is meant to have.
+/// Divisor for the small queue's target share of the bytes.
 const SMALL_PART: u64 = 10;
 
-/// The books of memory.
+/// Eviction queue and sums of the memory tier.
 #[derive(Debug)]
 pub(crate) struct Ledger<M> {
     bounds: Bounds,
-    /// What all content of the process shares: objects have what the rest leaves.
+    /// Memory budget of the process: objects may use what other content leaves.
     budget: Arc<Budget>,
     small: VecDeque<Weak<Object<M>>>,
     main: VecDeque<Weak<Object<M>>>,
-    /// All objects with a descriptor, so that one can be given up without looking through all others.
+    /// All objects with a descriptor, so that one can be found to give up without a full scan.
     holders: VecDeque<Weak<Object<M>>>,
     ghosts: Ghosts,
     small_bytes: u64,
@@ -91,10 +91,10 @@ impl<M> Ledger<M> {
         self.bounds
     }
 
-    /// Enters `object`, in the place of `former` where there was one. Returns those that must leave for it; they are not
-    /// in the books any more.
+    /// Adds `object`, replacing `former` if given. Returns the objects to evict, which are already removed from the
+    /// queue.
     pub(crate) fn add(&mut self, object: &Arc<Object<M>>, former: Option<&Object<M>>) -> Vec<Arc<Object<M>>> {
-        // Who replaced it was faster than who entered it.
+        // It was replaced before it was added.
         if object.ledger.load(Ordering::Relaxed) != NEW {
             return Vec::new();
         }
@@ -120,7 +120,7 @@ impl<M> Ledger<M> {
         self.evict()
     }
 
-    /// Strikes `object` out.
+    /// Removes `object`.
     pub(crate) fn remove(&mut self, object: &Object<M>) {
         let place = object.ledger.swap(GONE, Ordering::Relaxed);
         if place == SMALL || place == MAIN {
@@ -131,19 +131,19 @@ impl<M> Ledger<M> {
         }
     }
 
-    /// Other bounds. Returns those that must leave.
+    /// Changes the limits. Returns the objects to evict.
     pub(crate) fn set_bounds(&mut self, bounds: Bounds) -> Vec<Arc<Object<M>>> {
         self.bounds = bounds;
         self.budget.set_bytes_max(bounds.bytes_max);
         self.evict()
     }
 
-    /// Returns those that must leave as the budget has less room for them now.
+    /// Returns the objects to evict because the budget has less room for them now.
     pub(crate) fn make_room(&mut self) -> Vec<Arc<Object<M>>> {
         self.evict()
     }
 
-    /// Takes the figures of `object` off the sums.
+    /// Subtracts `object` from the sums.
     fn strike(&mut self, object: &Object<M>, place: u8) {
         self.bytes -= object.cost();
         self.objects -= 1;
@@ -155,7 +155,7 @@ impl<M> Ledger<M> {
         }
     }
 
-    /// Drops dead entries once they outnumber the living: constant work for each removal, on the average.
+    /// Drops dead entries once they outnumber live ones: amortised constant work per removal.
     fn sweep(&mut self) {
         const DEAD_MIN: usize = 64;
         if self.dead > DEAD_MIN + self.objects as usize {
@@ -188,12 +188,12 @@ impl<M> Ledger<M> {
     }
 
     fn next_victim(&mut self) -> Option<Arc<Object<M>>> {
-        // Hits that come in meanwhile must not keep us here: after as many turns the next one goes, hit or not.
+        // Concurrent hits must not prolong this loop: after this many turns the next object goes, hit or not.
         let mut turns = 4 * (self.small.len() + self.main.len()) + 4;
         loop {
             turns = turns.saturating_sub(1);
             let is_small_full = self.small_bytes.saturating_mul(SMALL_PART) >= self.bounds.bytes_max;
-            // The object cap binds where objects are tiny: then the small queue's part is one of their number.
+            // The object limit binds if objects are tiny: the small queue's share then applies to their number.
             let is_small_long =
                 (self.small.len() as u64).saturating_mul(SMALL_PART) >= self.bounds.objects_max.max(SMALL_PART);
             let from_small = !self.small.is_empty() && (is_small_full || is_small_long || self.main.is_empty());
@@ -225,7 +225,7 @@ impl<M> Ledger<M> {
         }
     }
 
-    /// An object that gives up its descriptor: the oldest that was not hit.
+    /// Selects an object to give up its descriptor: the oldest that was not hit.
     fn next_holder(&mut self) -> Option<Arc<Object<M>>> {
         let mut turns = 4 * self.holders.len() + 4;
         loop {
@@ -246,7 +246,7 @@ impl<M> Ledger<M> {
     }
 }
 
-/// The object of a queue's entry, if it still stands in that queue.
+/// Object of a queue entry, if it is still in that queue.
 fn stands_in<M>(entry: &Weak<Object<M>>, place: u8) -> Option<Arc<Object<M>>> {
     entry.upgrade().filter(|object| object.ledger.load(Ordering::Relaxed) == place)
 }
@@ -255,14 +255,14 @@ fn is_listed<M>(object: &Object<M>) -> bool {
     matches!(object.ledger.load(Ordering::Relaxed), SMALL | MAIN)
 }
 
-/// What is remembered of an object that left the small queue without a hit.
+/// Fingerprint of an object that left the small queue without a hit.
 fn ghost_of<M>(object: &Object<M>) -> u64 {
-    // Variants of one key are told apart by their length and bytes; a clash costs a place in the wrong queue.
+    // Fingerprints of variants mix length and bytes; a collision only puts an object in the wrong queue.
     let variant = object.variant().iter().fold(0_u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte));
     object.key().hash() ^ variant.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Objects that left without a hit, the youngest of them. One that comes back was worth keeping.
+/// Fingerprints of the latest objects evicted without a hit. One that returns was worth storing.
 #[derive(Debug, Default)]
 struct Ghosts {
     order: VecDeque<(u64, u64)>,
@@ -271,7 +271,7 @@ struct Ghosts {
 }
 
 impl Ghosts {
-    /// Fewer would make a small cache forget at once.
+    /// With fewer, a small cache would forget them immediately.
     const MIN: usize = 64;
 
     fn add(&mut self, ghost: u64, count_max: usize) {

@@ -1,4 +1,4 @@
-//! A look-up on disks, as a future for a worker.
+//! Asynchronous lookup on disks.
 
 use crate::store::memory::Changed;
 use crate::store::object::{Bucket, Meta};
@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tokio::sync::oneshot::Receiver;
 
-/// How often a look-up begins anew because its key has changed meanwhile. Then what memory has is the answer.
+/// Maximum restarts of a lookup because its key changed. After that, memory decides.
 const TRIES_MAX: u8 = 4;
 
-/// The variants of a key, on their way from a disk.
+/// Lookup of the variants of a key on disks.
 #[derive(Debug)]
 pub struct DiskLookup<M> {
     shared: Arc<Shared<M>>,
@@ -24,13 +24,13 @@ pub struct DiskLookup<M> {
     changes: u64,
     waiting: Vec<Receiver<Found<M>>>,
     found: Found<M>,
-    /// Whether every volume has answered.
+    /// Whether every volume responded.
     is_whole: bool,
     tries: u8,
 }
 
 impl<M: Meta> DiskLookup<M> {
-    /// Asks `volumes`, which may have the key.
+    /// Starts a lookup on `volumes`, which may have the key.
     pub(crate) fn new(shared: Arc<Shared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
         let (waiting, found) = (Vec::new(), Vec::new());
         let (changes, is_whole, tries) = (0, true, 0);
@@ -41,16 +41,16 @@ impl<M: Meta> DiskLookup<M> {
 
     fn ask(&mut self) {
         self.tries += 1;
-        // Before anything is read: what changes from here on makes the answer void.
+        // Read this first: any later change invalidates the result.
         self.changes = self.shared.memory.changes(self.hash);
         self.found.clear();
         self.waiting = self.volumes.iter().filter_map(|volume| volume.ask(self.hash, &self.key)).collect();
         self.is_whole = self.waiting.len() == self.volumes.len();
     }
 
-    /// Joins all answers and brings them into memory.
+    /// Joins all results and promotes them to memory.
     fn join(&mut self) -> Result<Option<Arc<Bucket<M>>>, Changed> {
-        // The newest of each variant: a crash may have left an older one on another volume.
+        // Newest of each variant first: a crash may have left an older one on another volume.
         self.found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let mut objects: Vec<Arc<_>> = Vec::new();
         for (_, object) in self.found.drain(..) {
@@ -80,7 +80,7 @@ impl<M: Meta> Future for DiskLookup<M> {
                         self.found.extend(found);
                         self.waiting.pop();
                     }
-                    // A volume that gave up has nothing to say.
+                    // A volume that failed contributes nothing.
                     Poll::Ready(Err(_)) => {
                         self.is_whole = false;
                         self.waiting.pop();

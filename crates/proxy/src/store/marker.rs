@@ -1,28 +1,28 @@
-//! Markers: keys whose answers cannot be shared, so that nobody waits for another's fetch (hit-for-miss).
+//! Markers: keys whose responses cannot be shared, so that requests do not wait for one another (hit-for-miss).
 
 use crate::store::memory::Prehashed;
 use crate::store::{Marker, hold};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-/// Markers in all; a marker takes about 50 bytes.
+/// Maximum markers; each takes about 50 bytes.
 const MARKERS_MAX: usize = 65_536;
 
-/// Parts that are locked by themselves.
+/// Separately locked shards.
 const SHARDS: usize = 16;
 
-/// How much earlier than a new marker one may end that is left in its place, in milliseconds.
+/// An existing marker that expires at most this much earlier than a new one stays, in milliseconds.
 const NEW_MS: u64 = 100;
 
 #[derive(Debug, Default)]
 struct Shard {
     members: HashMap<u64, (Marker, u64), Prehashed>,
-    /// In the order of their making, with the number that tells a marker from a later one for the same key.
+    /// In order of creation, with the number that distinguishes a marker from a later one for the same key.
     order: VecDeque<(u64, u64)>,
     count: u64,
 }
 
-/// All markers, by the hash of the key: a clash makes two clients fetch for themselves, and nothing worse.
+/// Markers by hash of the key. A collision only makes two clients fetch separately.
 #[derive(Debug)]
 pub(crate) struct Markers {
     shards: Box<[Mutex<Shard>]>,
@@ -39,7 +39,7 @@ impl Markers {
 
     pub(crate) fn set(&self, hash: u64, marker: Marker) {
         let mut shard = hold(self.shard(hash));
-        // One that was made a moment ago stays as it is.
+        // A very recent marker stays unchanged.
         let is_new =
             |known: &Marker| known.reason == marker.reason && marker.until_ms.abs_diff(known.until_ms) < NEW_MS;
         if shard.members.get(&hash).is_some_and(|(known, _)| is_new(known)) {

@@ -1,4 +1,4 @@
-//! The memory tier: an index in shards over one ledger.
+//! Memory tier: a sharded index over one eviction queue.
 
 use crate::store::hold;
 use crate::store::ledger::{Bounds, Ledger};
@@ -11,16 +11,17 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Shards of the index: a look-up holds one for some tens of nanoseconds, so this many keep workers apart.
+/// Number of shards: a lookup holds one for tens of nanoseconds, so contention is rare.
 const SHARDS: usize = 64;
 
-/// Released files that are looked at after an insert.
+/// Released files checked after an insertion.
 const SWEPT_AFTER_INSERT: usize = 16;
 
-/// Counters of changes. More than shards, so that a look-up on a disk seldom meets the change of another key.
+/// Number of change counters. More than shards, so that a lookup on a disk rarely collides with the change of another
+/// key.
 const CHANGES: usize = 4_096;
 
-/// Hashes that are hashes already.
+/// Identity hasher, for keys that are hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity(u64);
 
@@ -40,21 +41,21 @@ impl Hasher for Identity {
     }
 }
 
-/// For maps whose keys are hashes.
+/// For maps keyed by hashes.
 pub(crate) type Prehashed = BuildHasherDefault<Identity>;
 
 type Shard<M> = HashMap<u64, Arc<Bucket<M>>, Prehashed>;
 
-/// What is in memory.
+/// The memory tier.
 #[derive(Debug)]
 pub(crate) struct Memory<M> {
     shards: Box<[Mutex<Shard<M>>]>,
     changes: Box<[AtomicU64]>,
     ledger: Mutex<Ledger<M>>,
     pub(crate) budget: Arc<Budget>,
-    /// What was removed and is still being read.
+    /// Removed content that is still being read.
     pub(crate) released: Released,
-    /// Whether what leaves memory may still be on a disk.
+    /// Whether evicted objects may still be on a disk.
     pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
@@ -76,7 +77,7 @@ impl<M> Memory<M> {
         }
     }
 
-    /// The low bits choose a place within a shard's map and the highest seven tell its neighbours apart.
+    /// The low bits select the entry within a shard's map, the highest seven its control byte.
     fn shard(&self, hash: u64) -> &Mutex<Shard<M>> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
@@ -85,12 +86,12 @@ impl<M> Memory<M> {
         &self.changes[(hash >> 20) as usize % CHANGES]
     }
 
-    /// Inserts and removals so far of this key, and of some others.
+    /// Number of insertions and removals of this key, and of keys that share its counter.
     pub(crate) fn changes(&self, hash: u64) -> u64 {
         self.change(hash).load(Ordering::Acquire)
     }
 
-    /// The ledger's word on something.
+    /// Calls `look` with the eviction queue.
     pub(crate) fn account<T>(&self, look: impl FnOnce(&Ledger<M>) -> T) -> T {
         look(&hold(&self.ledger))
     }
@@ -102,12 +103,12 @@ impl<M> Memory<M> {
         found
     }
 
-    /// As `find`, and nobody counts it.
+    /// Like `find`, without counting.
     pub(crate) fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         hold(self.shard(hash)).get(&hash).filter(|bucket| is_of(bucket, key)).cloned()
     }
 
-    /// Puts `object` in. `tell_disks` is called while the key is held: nobody can look the key up in between. It returns
+    /// Inserts `object`. Calls `tell_disks` while the key is locked, so that no lookup comes in between; it returns
     /// whether a disk may have other variants.
     pub(crate) fn insert(&self, object: &Arc<Object<M>>, variants_max: usize, tell_disks: impl FnOnce() -> bool) {
         self.inserted.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +124,7 @@ impl<M> Memory<M> {
                     let bucket = entry.get();
                     bucket.set_gone();
                     if is_of(bucket, object.key().as_bytes()) {
-                        // What disks have besides is known since the first look at them.
+                        // The first lookup on disks determined whether they have more variants.
                         partial = bucket.is_partial();
                         for other in bucket.objects() {
                             if other.variant() == object.variant() {
@@ -138,7 +139,8 @@ impl<M> Memory<M> {
                             }
                         }
                     } else {
-                        // Another key with the same 64 bits: it makes room, as nobody could tell them apart quickly.
+                        // Another key with the same 64-bit hash is evicted, since the two cannot be distinguished
+                        // quickly.
                         bucket.objects().iter().for_each(|other| other.set_evicted());
                         gone.extend(bucket.objects().iter().cloned());
                     }
@@ -153,11 +155,11 @@ impl<M> Memory<M> {
         self.enter(object, former.as_deref(), &gone);
     }
 
-    /// Joins what a disk had with what is here, unless the key has changed since `changes` was read: then what was read
-    /// may be older than what was removed. What is here already stays. `is_whole`: no disk has more.
+    /// Joins objects from a disk with those in memory, unless the key has changed since `changes` was read: the
+    /// objects may then be outdated. Objects already in memory stay. `is_whole`: no disk has more.
     ///
     /// # Errors
-    /// When the key has changed.
+    /// Fails if the key has changed.
     pub(crate) fn promote(
         &self,
         (hash, key): (u64, &[u8]),
@@ -206,7 +208,7 @@ impl<M> Memory<M> {
         Ok(Some(joined))
     }
 
-    /// Enters `object` in the ledger and takes out who must leave.
+    /// Adds `object` to the eviction queue and removes the evicted objects from the index.
     fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
         let victims = {
             let mut ledger = hold(&self.ledger);
@@ -214,14 +216,14 @@ impl<M> Memory<M> {
                 ledger.remove(other);
             }
             let victims = ledger.add(object, former);
-            // It was replaced before it was entered, so its former is what must still be struck out.
+            // It was replaced before it was added, so `former` must still be removed.
             if let Some(former) = former {
                 ledger.remove(former);
             }
             victims
         };
         let removed = former.into_iter().chain(gone.iter().map(|other| &**other));
-        // One that was validated has its body in the new object.
+        // A validated object shares its body with the new one.
         for other in removed.filter(|other| !other.body().is_same_file(object.body())) {
             self.released.add(other.body());
         }
@@ -229,11 +231,11 @@ impl<M> Memory<M> {
             self.evict(victim);
         }
         drop(victims);
-        // Most of them are read by nobody, and gone by now.
+        // Most of them have no readers and are already closed.
         self.released.sweep(SWEPT_AFTER_INSERT);
     }
 
-    /// Evicts what the budget has no room for any more.
+    /// Evicts objects beyond the budget.
     pub(crate) fn make_room(&self) {
         if self.budget.is_over() {
             let victims = hold(&self.ledger).make_room();
@@ -243,7 +245,7 @@ impl<M> Memory<M> {
         }
     }
 
-    /// Takes a victim of the ledger out of the index.
+    /// Removes an evicted object from the index.
     fn evict(&self, victim: &Arc<Object<M>>) {
         let mut shard = hold(self.shard(victim.key().hash()));
         victim.set_evicted_unless_replaced();
@@ -252,8 +254,8 @@ impl<M> Memory<M> {
         self.released.add(victim.body());
     }
 
-    /// Puts `new` in the place of `old`, which is the same but for where its content is. Whoever looks the key up meets one
-    /// of them. Does nothing when `old` is not there any more.
+    /// Replaces `old` with `new`, which differs only in the location of its content. Concurrent lookups find one of
+    /// them. Does nothing if `old` is gone.
     pub(crate) fn swap(&self, old: &Arc<Object<M>>, new: &Arc<Object<M>>) {
         {
             let mut shard = hold(self.shard(old.key().hash()));
@@ -270,19 +272,19 @@ impl<M> Memory<M> {
         self.enter(new, Some(old), &[]);
     }
 
-    /// Makes look-ups of a key that are under way on a disk begin anew.
+    /// Restarts disk lookups of a key that are in progress.
     pub(crate) fn change_key(&self, hash: u64) {
         self.change(hash).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Makes every look-up that is under way on a disk begin anew.
+    /// Restarts all disk lookups in progress.
     pub(crate) fn change_all(&self) {
         for change in &self.changes {
             change.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Removes this very object. `tell_disks` as for `insert`.
+    /// Removes exactly this object. `tell_disks`: as for `insert`.
     pub(crate) fn remove_object(&self, object: &Arc<Object<M>>, tell_disks: impl FnOnce()) -> bool {
         let was_here = {
             let hash = object.key().hash();
@@ -302,7 +304,7 @@ impl<M> Memory<M> {
         was_here
     }
 
-    /// Removes all variants of a key. `tell_disks` as for `insert`, called in any case.
+    /// Removes all variants of a key. `tell_disks`: as for `insert`, always called.
     pub(crate) fn remove(&self, hash: u64, key: &[u8], tell_disks: impl FnOnce()) -> usize {
         let bucket = {
             let mut shard = hold(self.shard(hash));
@@ -324,7 +326,7 @@ impl<M> Memory<M> {
         bucket.objects().len()
     }
 
-    /// All objects of one shard after the other; none is held while `visit` runs.
+    /// Visits all objects, shard by shard, without a lock during `visit`.
     pub(crate) fn each(&self, mut visit: impl FnMut(&Arc<Object<M>>)) {
         for shard in &self.shards {
             let buckets: Vec<_> = hold(shard).values().cloned().collect();
@@ -332,7 +334,7 @@ impl<M> Memory<M> {
         }
     }
 
-    /// Up to `count_max` objects that `wanted` picks.
+    /// Up to `count_max` objects that `wanted` selects.
     pub(crate) fn pick(&self, wanted: impl Fn(&Key) -> bool, count_max: usize) -> Vec<Arc<Object<M>>> {
         let mut picked = Vec::new();
         for shard in &self.shards {
@@ -347,7 +349,7 @@ impl<M> Memory<M> {
         picked
     }
 
-    /// Other bounds.
+    /// Changes the limits.
     pub(crate) fn set_bounds(&self, change: impl FnOnce(Bounds) -> Bounds) {
         let victims = {
             let mut ledger = hold(&self.ledger);
@@ -360,16 +362,16 @@ impl<M> Memory<M> {
     }
 }
 
-/// The key has changed while a disk was read.
+/// Error: the key changed while a disk was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
 
-/// Whether a bucket is that of `key`, and not of another with the same hash.
+/// Returns whether a bucket belongs to `key`, and not to another with the same hash.
 fn is_of<M>(bucket: &Bucket<M>, key: &[u8]) -> bool {
     bucket.objects().first().is_some_and(|object| object.key().as_bytes() == key)
 }
 
-/// Takes this very object out of its bucket. `partial`: whether a disk still has it.
+/// Removes exactly this object from its bucket. `partial`: whether a disk still has it.
 fn take_out<M>(shard: &mut Shard<M>, object: &Arc<Object<M>>, partial: bool) -> bool {
     let hash = object.key().hash();
     let Some(bucket) = shard.get(&hash) else { return false };

@@ -1,4 +1,4 @@
-//! What volumes report beside their figures: each kind of event has a name, a counter and a line in the log.
+//! Volume events: each kind has a name, a counter and a log line.
 
 use crate::store::hold;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 flatout_reason::reasons! {
-    /// What happened on a volume.
+    /// Event on a volume.
     pub enum VolumeEvent { name, text, }
     BodyCorrupt, "body_corrupt", "The content of a stored response does not match its checksums: the entry is dropped and fetched again.";
     BodyMisplaced, "body_misplaced", "A file holds the content of another stored response: the entry is dropped and fetched again.";
@@ -22,7 +22,7 @@ flatout_reason::reasons! {
 }
 
 impl VolumeEvent {
-    /// Whether it concerns one stored response, so that it may happen very often.
+    /// Returns whether it concerns one stored response, so that it may be frequent.
     const fn is_of_entry(self) -> bool {
         matches!(
             self,
@@ -36,17 +36,16 @@ impl VolumeEvent {
     }
 }
 
-/// Receives each line for the log.
+/// Callback for log lines.
 pub type OnNotice = Box<dyn Fn(String) + Send + Sync>;
 
-/// Lines that wait until somebody listens.
+/// Maximum lines buffered until a listener is set.
 const EARLY_MAX: usize = 64;
 
-/// Of what concerns single entries, so many lines are written for each kind; then one line each time the count has ten
-/// times as many.
+/// Log lines per kind of frequent event; after these, one line at each tenfold increase.
 const LINES_MAX: u64 = 10;
 
-/// Counts events and passes their lines on.
+/// Event counters and log lines.
 #[derive(Default)]
 pub(crate) struct Notices {
     counts: [AtomicU64; VolumeEvent::ALL.len()],
@@ -61,7 +60,7 @@ impl fmt::Debug for Notices {
 }
 
 impl Notices {
-    /// Counts `event`. `place` is the volume or file it happened on, `detail` may be empty.
+    /// Counts `event`. `place` is its volume or file; `detail` may be empty.
     pub(crate) fn report(&self, event: VolumeEvent, place: &dyn fmt::Display, detail: &str) {
         let count = self.counts[event as usize].fetch_add(1, Ordering::Relaxed) + 1;
         if event.is_of_entry() && count > LINES_MAX && !is_power_of_ten(count) {
@@ -83,7 +82,7 @@ impl Notices {
         }
     }
 
-    /// Passes lines to `listener` from now on, first those that were reported before.
+    /// Sets the listener; buffered lines come first.
     pub(crate) fn listen(&self, listener: OnNotice) {
         if self.listener.set(listener).is_ok()
             && let Some(listener) = self.listener.get()
@@ -92,7 +91,7 @@ impl Notices {
         }
     }
 
-    /// How often each event has happened.
+    /// Number of events by kind.
     pub(crate) fn counts(&self) -> Vec<(VolumeEvent, u64)> {
         VolumeEvent::ALL.iter().map(|event| (*event, self.counts[*event as usize].load(Ordering::Relaxed))).collect()
     }

@@ -1,4 +1,4 @@
-//! What is stored: objects, and all variants of one key together.
+//! Stored objects, and the variants of a key.
 
 use crate::store::body::StoredBody;
 use crate::store::purge::{Purged, Subject, tag_hash};
@@ -7,31 +7,31 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// What the cache knows of an object, which the store keeps without understanding it.
+/// Metadata of an object, opaque to the store.
 pub trait Meta: Send + Sync + Sized + 'static {
-    /// Appends the metadata as bytes, for a disk.
+    /// Appends the encoded metadata.
     fn encode(&self, into: &mut Vec<u8>);
 
-    /// The metadata that `encode` wrote; `None` for anything else. Nothing may be behind it.
+    /// Decodes the output of `encode`; `None` for anything else, including trailing bytes.
     fn decode(bytes: &[u8]) -> Option<Self>;
 
-    /// Calls `visit` with each tag by which the object may be purged.
+    /// Calls `visit` with each tag by which the object can be purged.
     fn each_tag(&self, visit: &mut dyn FnMut(&[u8]));
 
-    /// Until when the object may be of any use (fresh, or stale and still allowed or able to be validated), in seconds
-    /// since 1970. What is past that gets no second chance when its turn comes to leave a disk.
+    /// Time until which the object may be useful (fresh, usable while stale, or available for validation), in seconds
+    /// since 1970. After that, a volume evicts it without a second chance.
     fn useful_until_s(&self) -> u64;
 
-    /// Whether it is of a part, of which a variant may have several.
+    /// Returns whether it is a part; a variant may have several.
     fn is_part(&self) -> bool {
         false
     }
 
-    /// Bytes that the metadata holds outside its own size.
+    /// Bytes of the metadata on the heap.
     fn heap_bytes(&self) -> usize;
 }
 
-/// The primary key of objects, and where in it the part that purges by host and prefix look at stands.
+/// Primary key of objects, with the range that purges by host and prefix compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Box<[u8]>,
@@ -41,9 +41,10 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key `bytes`, of which `locator` is `host[:port]/path[?query]`. `hash` is `Store::hash` of the bytes.
+    /// Creates a key from `bytes`, of which `locator` is `host[:port]/path[?query]`. `hash` is `Store::hash` of the
+    /// bytes.
     ///
-    /// A range outside the bytes is an empty locator.
+    /// If the range is out of bounds, the locator is empty.
     #[must_use]
     pub fn new(bytes: &[u8], locator: std::ops::Range<usize>, hash: u64) -> Self {
         let inside = bytes.get(locator.clone()).is_some() && u32::try_from(locator.end).is_ok();
@@ -67,18 +68,18 @@ impl Key {
         locator.split(|byte| *byte == b'/').next().unwrap_or(locator)
     }
 
-    /// Where the locator lies in the key.
+    /// Range of the locator in the key.
     pub(crate) const fn locator_range(&self) -> (u32, u32) {
         (self.locator_start, self.locator_end)
     }
 
-    /// The hash, of this process alone.
+    /// Hash, valid only in this process.
     pub const fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-/// The hashes of `meta`'s tags, in order.
+/// Sorted hashes of the tags of `meta`.
 pub(crate) fn tags_of(meta: &impl Meta) -> Vec<u64> {
     let mut tags = Vec::new();
     meta.each_tag(&mut |tag| tags.push(tag_hash(tag)));
@@ -87,15 +88,15 @@ pub(crate) fn tags_of(meta: &impl Meta) -> Vec<u64> {
     tags
 }
 
-/// Why an object is not what the store holds any more.
+/// State of an object: replaced.
 const REPLACED: u8 = 1;
-/// It left memory only; a disk may still have it.
+/// Evicted from memory; a disk may still have it.
 const EVICTED: u8 = 2;
 
-/// The most that hits count for an object: S3-FIFO asks no more.
+/// Maximum counted hits: S3-FIFO needs no more.
 const HITS_MAX: u8 = 3;
 
-/// A stored answer. Never changes; a freshened one is another object with the same body.
+/// A stored response. Immutable; a freshened response is another object with the same body.
 #[derive(Debug)]
 pub struct Object<M> {
     key: Key,
@@ -113,21 +114,21 @@ pub struct Object<M> {
     on_disk: AtomicBool,
     joined: AtomicBool,
     pub(crate) ledger: AtomicU8,
-    /// The newest purge that the object was compared with, times four, and what came of it.
+    /// Latest purge generation compared, times four, plus the result.
     compared: AtomicU64,
 }
 
 impl<M: Meta> Object<M> {
-    /// An answer to requests for `key` that select `variant` (empty without Vary).
+    /// Creates the response to requests for `key` that select `variant` (empty without Vary).
     ///
-    /// A body in a file belongs to one key and variant: when that leaves its volume, the file goes.
+    /// A body in a file belongs to one key and variant: the file is removed with that entry.
     ///
-    /// `lines` are the end-to-end field lines. `generation` is `Store::generation` from **before** the origin was asked:
-    /// a purge that came between finds the object too.
+    /// `lines` are the end-to-end field lines. `generation` is `Store::generation` from **before** the upstream
+    /// request, so that a purge in between applies to the object.
     #[must_use]
     pub fn new(key: Key, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
         let tags = tags_of(&meta);
-        /// A place in the index, in a queue and in the bucket, with what the allocator adds; estimated.
+        /// Estimated overhead: entries in the index, a queue and the bucket, with allocator overhead.
         const OVERHEAD_BYTES: usize = 192;
         let own = size_of::<Self>() + OVERHEAD_BYTES + key.bytes.len() + variant.len() + lines.len();
         let own = own + tags.len() * size_of::<u64>() + meta.heap_bytes();
@@ -151,7 +152,7 @@ impl<M: Meta> Object<M> {
         }
     }
 
-    /// The same, never to be written to a disk: what lives for seconds is not worth it.
+    /// The same object, never written to a disk: not worthwhile for short lifetimes.
     #[must_use]
     pub fn memory_only(mut self) -> Self {
         self.memory_only = true;
@@ -165,12 +166,12 @@ impl<M> Object<M> {
         &self.key
     }
 
-    /// What tells it from other variants of its key.
+    /// Distinguishes it from other variants of its key.
     pub fn variant(&self) -> &[u8] {
         &self.variant
     }
 
-    /// What the cache knows of it.
+    /// Metadata.
     pub const fn meta(&self) -> &M {
         &self.meta
     }
@@ -185,18 +186,18 @@ impl<M> Object<M> {
         &self.body
     }
 
-    /// The purges that had been when the origin was asked.
+    /// Number of purges before the upstream request.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Bytes that the object takes in memory, all of its parts and the store's own included. Content in a file on a disk
-    /// counts nothing, content in a memory file counts.
+    /// Bytes in memory, including all parts and the store's overhead. Content in a file on a disk does not count,
+    /// content in a memory file does.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Whether a disk has it too.
+    /// Returns whether a disk has it too.
     #[cfg(test)]
     pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk.load(Ordering::Acquire)
@@ -206,8 +207,8 @@ impl<M> Object<M> {
         self.on_disk.store(true, Ordering::Release);
     }
 
-    /// The memory file whose pages it is time to join, with its length: asked for a first time, and large enough. To
-    /// one caller only.
+    /// Memory file whose pages should be joined, with its length: it was requested again and is large enough. Returned
+    /// once.
     pub fn take_unjoined(&self) -> Option<(Arc<OwnedFd>, u64)> {
         match &self.body {
             StoredBody::File { fd, bytes, place: None } if *bytes >= HUGE_PAGE_BYTES => {
@@ -217,23 +218,23 @@ impl<M> Object<M> {
         }
     }
 
-    /// Whether it is one of perhaps several parts of its variant.
+    /// Returns whether it is a part.
     pub const fn is_part(&self) -> bool {
         self.is_part
     }
 
-    /// Whether it stays off disks.
+    /// Returns whether it must not be written to disks.
     pub const fn is_memory_only(&self) -> bool {
         self.memory_only
     }
 
-    /// The hashes of its tags, in order.
+    /// Sorted hashes of its tags.
     pub(crate) fn tags(&self) -> &[u64] {
         &self.tags
     }
 
-    /// Counts a hit, for eviction. Writes only while there is something to learn, so that workers do not fight for the
-    /// cache line of a hot object.
+    /// Counts a hit for eviction. Writes only up to the maximum, so that workers do not contend for the cache line of
+    /// a hot object.
     #[inline]
     pub fn touch(&self) {
         let hits = self.hits.load(Ordering::Relaxed);
@@ -242,31 +243,31 @@ impl<M> Object<M> {
         }
     }
 
-    /// Whether memory still holds this very object. A worker that has kept it asks before each use: one atomic load.
+    /// Returns whether memory still holds exactly this object. Workers check cached references before each use: one
+    /// atomic load.
     #[inline]
     pub fn is_current(&self) -> bool {
         self.gone.load(Ordering::Acquire) == 0
     }
 
-    /// What purges look at.
+    /// Data that purges compare.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject::new(&self.key, &self.tags, self.generation)
     }
 
-    /// What is known of it since the purge `generation`; `None` when that was not looked at yet.
+    /// Result for the purge `generation`; `None`: not compared yet.
     #[inline]
     pub(crate) fn checked_at(&self, generation: u64) -> Option<Purged> {
         let compared = self.compared.load(Ordering::Relaxed);
         (compared >> 2 == generation).then_some(verdict_in(compared))
     }
 
-    /// Whether a purge has made it stale, as far as it has been compared with purges.
+    /// Returns whether a purge is known to have made it stale.
     pub(crate) fn is_soft_purged(&self) -> bool {
         verdict_in(self.compared.load(Ordering::Relaxed)) == Purged::Soft
     }
 
-    /// Remembers what is known of it since the purge `generation`. Nothing is ever taken back: the log may have
-    /// forgotten what this object remembers.
+    /// Records the result for the purge `generation`. Results are never revoked: the log may no longer have the purge.
     pub(crate) fn set_checked(&self, generation: u64, purged: Purged) -> Purged {
         let join = |compared: u64| {
             let verdict = (compared & 3).max(purged as u64);
@@ -297,7 +298,7 @@ impl<M> Object<M> {
     }
 }
 
-/// What `Object::compared` says.
+/// Purge state encoded in `Object::compared`.
 const fn verdict_in(compared: u64) -> Purged {
     match compared & 3 {
         0 => Purged::No,
@@ -306,7 +307,7 @@ const fn verdict_in(compared: u64) -> Purged {
     }
 }
 
-/// All variants of one key that memory holds, as they were at one moment.
+/// Snapshot of all variants of one key in memory.
 #[derive(Debug)]
 pub struct Bucket<M> {
     objects: Box<[Arc<Object<M>>]>,
@@ -319,17 +320,17 @@ impl<M> Bucket<M> {
         Self { objects: objects.into(), partial: AtomicBool::new(partial), gone: AtomicBool::new(false) }
     }
 
-    /// The variants, the newest first. At least one.
+    /// The variants, newest first. At least one.
     pub fn objects(&self) -> &[Arc<Object<M>>] {
         &self.objects
     }
 
-    /// Whether a disk may have variants that are not here: `Store::find_on_disk` brings them.
+    /// Returns whether a disk may have further variants, for `Store::find_on_disk`.
     pub fn is_partial(&self) -> bool {
         self.partial.load(Ordering::Acquire)
     }
 
-    /// Whether this is still what the store answers for the key. One atomic load.
+    /// Returns whether this is still current in the store. One atomic load.
     #[inline]
     pub fn is_current(&self) -> bool {
         !self.gone.load(Ordering::Acquire)

@@ -1,11 +1,11 @@
-//! Folders and files that nobody but their owner may look into, whatever the process's umask is.
+//! Folders and files accessible only to their owner, regardless of the umask.
 
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes the folder `path` where it is missing. In any case nobody but its owner may look into it afterwards.
+/// Creates the folder `path` if it is missing, and always restricts it to its owner.
 pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -17,7 +17,7 @@ pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     close_to_others(path, 0o700)
 }
 
-/// Makes the file `path` where it is missing. In any case nobody but its owner may read it afterwards.
+/// Creates the file `path` if it is missing, and always restricts it to its owner.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<std::fs::File> {
     let file = std::fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     close_to_others(path, 0o600)?;

@@ -1,6 +1,6 @@
-//! Which parts of a body file have been compared with their checksums since it was opened.
+//! Verified ranges of a body file since it was opened.
 //!
-//! Comparing reads the file on the caller's thread, which is a volume's own.
+//! Verification reads the file on the caller's thread, the volume's checking thread.
 
 use crate::store::hold;
 use crate::store::notice::VolumeEvent;
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What is known of one file.
+/// Verification state of one file.
 #[derive(Debug)]
 pub(crate) struct Proof {
     identity: Identity,
@@ -23,9 +23,9 @@ pub(crate) struct Proof {
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None` until the seal was read.
+    /// `None` until the seal has been read.
     sums: Option<Arc<[u32]>>,
-    /// A bit for each chunk that was found intact.
+    /// One bit per intact chunk.
     intact: Vec<u64>,
     intact_count: u64,
 }
@@ -48,18 +48,18 @@ impl State {
 }
 
 impl Proof {
-    /// Nothing is known yet of the file that should hold `identity`.
+    /// Initial state of the file that should contain `identity`.
     pub(crate) fn new(identity: Identity) -> Self {
         Self { identity, state: Mutex::default(), is_whole: AtomicBool::new(false) }
     }
 
-    /// Whether all of the content was found intact.
+    /// Returns whether all of the content is verified.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Acquire)
     }
 
-    /// Where the intact content that holds `offset` ends; `offset` itself when its chunk has not been compared.
+    /// End of the intact content that includes `offset`; `offset` itself if its chunk is not verified.
     pub(crate) fn intact_until(&self, offset: u64) -> u64 {
         if self.is_whole() {
             return self.identity.bytes;
@@ -71,10 +71,10 @@ impl Proof {
         end.min(self.identity.bytes).max(offset)
     }
 
-    /// Compares the chunks that `range` touches and that have not been compared. An empty range compares the seal alone.
+    /// Verifies the chunks of `range` that are not verified yet. An empty range verifies only the seal.
     ///
     /// # Errors
-    /// What is wrong with the file. It must not be used any more.
+    /// Returns the kind of damage. The file must not be used any more.
     pub(crate) fn verify(&self, fd: &OwnedFd, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
         let sums = self.sums(fd, buffer)?;
         let range = range.start..range.end.min(self.identity.bytes);
@@ -101,7 +101,7 @@ impl Proof {
         Ok(())
     }
 
-    /// The checksums, from the seal when it is needed for the first time.
+    /// The checksums, read from the seal on first use.
     fn sums(&self, fd: &OwnedFd, buffer: &mut Buffer) -> Result<Arc<[u32]>, VolumeEvent> {
         if let Some(sums) = &hold(&self.state).sums {
             return Ok(Arc::clone(sums));
@@ -118,12 +118,12 @@ impl Proof {
     }
 }
 
-/// Room to read into, aligned for reads past the page cache.
+/// Read buffer, aligned for direct I/O.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// `length` bytes of `fd` from `offset`, which is a multiple of a page.
+    /// Reads `length` bytes of `fd` at `offset`, a multiple of the page size.
     fn read(&mut self, fd: &OwnedFd, offset: u64, length: u64) -> Result<&[u8], VolumeEvent> {
         let page = PAGE_BYTES as usize;
         let length = length as usize;
