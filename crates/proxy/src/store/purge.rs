@@ -1,9 +1,8 @@
-//! Purges by generation: nothing is searched for when an answer is looked up, and nothing can be forgotten.
+//! Purges by generation: a lookup needs no search, and no object escapes a purge.
 //!
-//! The generation is the number of purges so far. An object remembers the one from before its origin was asked; the log
-//! remembers for each tag, host and so on the last purge that named it. An object is purged when that is younger than
-//! the object, wherever the object was at the time: in memory, on a disk, waiting to be written, or on its way from the
-//! origin.
+//! The generation is the number of purges so far. An object records the one from before its upstream request; the log
+//! records the last purge of each tag, host and so on. An object is purged if a matching purge is younger, wherever
+//! the object was at the time: in memory, on a disk, queued for writing, or on its way from the origin.
 
 use crate::query::realm_of;
 use crate::store::object::Key;
@@ -13,50 +12,50 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// Entries of the log. Beyond, the store is swept of all that was purged, and the log starts anew.
+/// Maximum log entries. At the limit, the store removes all purged objects, and the log is cleared.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
 
-/// What is purged.
+/// Target of a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All variants of this key (the whole key's bytes). The only kind that need not look through all there is.
+    /// All variants of this key (its full bytes). The only kind that needs no full scan.
     Key(Vec<u8>),
-    /// Everything whose locator (`host[:port]/path[?query]`) is these bytes: one address under any scheme.
+    /// Every object whose locator (`host[:port]/path[?query]`) equals these bytes: one URL under any scheme.
     Url(Vec<u8>),
-    /// Everything whose locator begins with these bytes. Without a slash it is a host.
+    /// Every object whose locator begins with these bytes. Without a slash it is a host.
     Prefix(Vec<u8>),
-    /// Everything of this `host[:port]`; without a port, of the host at any port. Port 80 is that of http without a port, 443
-    /// that of https.
+    /// Every object of this `host[:port]`; without a port, of the host at any port. Port 80 equals http without a
+    /// port, 443 equals https without a port.
     Host(Vec<u8>),
-    /// Everything with this tag.
+    /// Every object with this tag.
     Tag(Vec<u8>),
-    /// Everything.
+    /// Every object.
     All,
 }
 
-/// What a purge met.
+/// Result of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeCount {
-    /// Stored objects that it names, in memory, on disks or both.
+    /// Number of matching stored objects, in memory, on disks or both.
     pub matched: u64,
-    /// The same by the realm that they belong to, in the order of its bytes.
+    /// The same by realm, sorted by bytes.
     pub realms: Vec<(Box<[u8]>, u64)>,
-    /// Volumes that could not write the purge down. Their content is dropped for good, so that no restart brings it back.
+    /// Volumes that could not record the purge. Their content is dropped permanently, so that no restart restores it.
     pub volumes_dropped: u32,
 }
 
-/// What has become of an object since it was fetched.
+/// Purge state of an object since its fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purged {
-    /// Nothing.
+    /// Not purged.
     No,
-    /// It is stale from the moment of the purge on: it may be validated, and served where stale answers may.
+    /// Stale from the purge on: it may be validated, and served wherever stale responses may.
     Soft,
     /// It must not be used.
     Hard,
 }
 
-/// A tag as objects remember it. Not keyed: the same on every disk and after every restart.
+/// Hash of a tag, stored in objects. Not keyed: the same on every disk and after every restart.
 pub(crate) fn tag_hash(tag: &[u8]) -> u64 {
     first_eight(digest(&SHA256, tag).as_ref())
 }
@@ -65,12 +64,12 @@ fn first_eight(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Realms by number, so that the objects of a purge need not hold their names.
+/// Realm names by number, so that matching objects need not hold them.
 #[derive(Debug, Default)]
 pub(crate) struct Realms(Vec<Box<[u8]>>);
 
 impl Realms {
-    /// The number of the realm of `key`.
+    /// Number of the realm of `key`.
     pub(crate) fn number_of(&mut self, key: &[u8]) -> usize {
         let realm = realm_of(key);
         self.0.iter().position(|known| **known == *realm).unwrap_or_else(|| {
@@ -79,7 +78,7 @@ impl Realms {
         })
     }
 
-    /// How often each realm is among `numbers`.
+    /// Count of each realm among `numbers`.
     pub(crate) fn count(self, numbers: impl Iterator<Item = usize>) -> Vec<(Box<[u8]>, u64)> {
         let mut counts = vec![0_u64; self.0.len()];
         for number in numbers {
@@ -91,12 +90,12 @@ impl Realms {
     }
 }
 
-/// What of an object purges look at.
+/// Data of an object that purges compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) locator: &'a [u8],
-    /// Hashes, in order.
+    /// Sorted hashes.
     pub(crate) tags: &'a [u64],
     pub(crate) generation: u64,
 }
@@ -110,7 +109,7 @@ impl<'a> Subject<'a> {
         self.locator.split(|byte| *byte == b'/').next().unwrap_or(self.locator)
     }
 
-    /// The host with its port, which a locator does not have where it is the scheme's own.
+    /// The host with its port, which a locator omits if it is the scheme's default.
     fn host_and_port(&self) -> Vec<u8> {
         let host = self.host();
         if without_port(host).len() < host.len() {
@@ -122,16 +121,16 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The host of `host[:port]`.
+/// The host part of `host[:port]`.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|&byte| byte == b':') {
-        // A colon within brackets is an address's.
+        // A colon within brackets belongs to an IPv6 address.
         Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
         _ => host,
     }
 }
 
-/// What a purge names, as it is compared and written down.
+/// Target of a purge in comparable, encodable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     All,
@@ -148,7 +147,7 @@ impl Target {
             Purge::All => Self::All,
             Purge::Key(key) => Self::Key(key.as_slice().into()),
             Purge::Url(url) => Self::Url(url.as_slice().into()),
-            // `example.com` must not name `example.community`.
+            // `example.com` must not match `example.community`.
             Purge::Prefix(prefix) if !prefix.contains(&b'/') => Self::of(&Purge::Host(prefix.clone())),
             Purge::Prefix(prefix) => Self::Prefix(prefix.as_slice().into()),
             Purge::Host(host) => Self::Host(host.strip_suffix(b":").unwrap_or(host).into()),
@@ -156,7 +155,7 @@ impl Target {
         }
     }
 
-    /// Whether it names `subject`, whenever that was fetched.
+    /// Returns whether it matches `subject`, regardless of generations.
     pub(crate) fn names(&self, subject: &Subject<'_>) -> bool {
         match self {
             Self::All => true,
@@ -168,7 +167,7 @@ impl Target {
         }
     }
 
-    /// As bytes, for a disk.
+    /// Encodes it for a disk.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, bytes) = match self {
             Self::All => (b'a', &[][..]),
@@ -181,7 +180,7 @@ impl Target {
         [&[kind], bytes].concat()
     }
 
-    /// What `encode` wrote.
+    /// Decodes the output of `encode`.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, bytes) = bytes.split_first()?;
         Some(match kind {
@@ -196,7 +195,7 @@ impl Target {
     }
 }
 
-/// The last purges of one target: 0 where there was none.
+/// Generations of the last purges of one target; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) hard: u64,
@@ -223,7 +222,7 @@ impl Last {
         }
     }
 
-    /// Every purge happens again, at `generation`.
+    /// Moves every purge to `generation`.
     const fn restamp(&mut self, generation: u64) {
         if self.hard > 0 {
             self.hard = generation;
@@ -238,11 +237,11 @@ impl Last {
     }
 }
 
-/// The log.
+/// The purge log.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     generation: AtomicU64,
-    /// Purges up to this one are being forgotten.
+    /// Purges up to this generation are being removed from the log.
     forgetting: AtomicU64,
     entries: RwLock<Entries>,
 }
@@ -256,7 +255,7 @@ struct Entries {
     /// Ordered, so that all prefixes of a locator are found in a few steps.
     prefixes: BTreeMap<Box<[u8]>, Last>,
     tags: HashMap<u64, Last>,
-    /// Purges up to this one are forgotten: objects from before it are in the store only if none of them named them.
+    /// Purges up to this generation have been removed: older objects are in the store only if none of them matched.
     floor: u64,
 }
 
@@ -270,7 +269,7 @@ impl Entries {
         match target {
             Target::All => {
                 self.all.join(last);
-                // Whatever was purged before is covered by it.
+                // This covers all earlier purges.
                 let hard = self.all.hard;
                 self.retain(|entry| entry.newest() > hard);
             }
@@ -319,8 +318,8 @@ impl Entries {
 
     /// Visits the entries of all prefixes of `locator`.
     ///
-    /// Of the strings up to `locator` in order, the greatest one either is a prefix of it, or all its prefixes are
-    /// prefixes of what the two have in common. Either way the next search is for something shorter.
+    /// The greatest string up to `locator` either is a prefix of it, or all prefixes of `locator` are prefixes of what
+    /// the two have in common. Either way the next search key is shorter.
     fn each_prefix(&self, locator: &[u8], mut visit: impl FnMut(Last)) {
         let mut rest = locator;
         loop {
@@ -353,39 +352,39 @@ impl Log {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a purge in force. Returns its generation.
+    /// Adds a purge and returns its generation.
     pub(crate) fn add(&self, target: Target, soft: bool) -> u64 {
         let mut entries = self.write();
         let generation = self.generation() + 1;
         entries.join(target, Last::at(generation, soft));
-        // After the entry: who begins a fetch with the new number begins it after the purge.
+        // After the entry: a fetch that reads the new number begins after the purge.
         self.generation.store(generation, Ordering::Release);
         generation
     }
 
-    /// What has become of `subject`, and the generation for which that holds.
+    /// Purge state of `subject`, and the generation for which it holds.
     pub(crate) fn verdict(&self, subject: &Subject<'_>) -> (Purged, u64) {
         let entries = self.read();
         (entries.verdict(subject), self.generation())
     }
 
-    /// Whether what was fetched at `generation` can still be compared with all later purges.
+    /// Returns whether an object fetched at `generation` can still be compared with all later purges.
     pub(crate) fn remembers(&self, generation: u64) -> bool {
         generation >= self.read().floor
     }
 
-    /// Begins to forget purges up to `generation`: what they named is not to be written to a disk from now on.
+    /// Begins to remove purges up to `generation`: objects they match must not be written to a disk from now on.
     pub(crate) fn begin_to_forget(&self, generation: u64) {
         self.forgetting.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Whether an object with this verdict may be written to a disk, where it could outlive the log.
+    /// Returns whether an object with this purge state may be written to a disk, where it could outlive the log.
     pub(crate) fn may_be_written(&self, generation: u64, purged: Purged) -> bool {
         let outlives = generation < self.forgetting.load(Ordering::Acquire);
         self.remembers(generation) && purged != Purged::Hard && (purged == Purged::No || !outlives)
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.read().len()
     }
@@ -394,7 +393,7 @@ impl Log {
         self.read().floor
     }
 
-    /// All of it, for a disk that has not seen it.
+    /// All entries, for a disk that lacks them.
     pub(crate) fn entries(&self) -> Vec<(Target, Last)> {
         let entries = self.read();
         let mut all = vec![(Target::All, entries.all)];
@@ -407,7 +406,7 @@ impl Log {
         all
     }
 
-    /// Joins what a disk remembers with what is known.
+    /// Merges the log of a disk with this one.
     pub(crate) fn restore(&self, restored: Vec<(Target, Last)>, generation: u64, floor: u64) {
         let mut entries = self.write();
         for (target, last) in restored {
@@ -417,8 +416,8 @@ impl Log {
         self.generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Joins the log of a volume that comes in later than others, or was away while they were not. What was purged here
-    /// was purged for what is there too, whatever the numbers say.
+    /// Merges the log of a volume attached later than others, or absent while they were in use. Purges recorded here
+    /// apply to its content too, regardless of generations.
     pub(crate) fn adopt(&self, other: &Self) {
         let (restored, generation, floor) = (other.entries(), other.generation(), other.floor());
         let mut entries = self.write();
@@ -438,7 +437,7 @@ impl Log {
         self.generation.store(own.max(generation) + u64::from(differs), Ordering::Release);
     }
 
-    /// Forgets purges up to `generation`. The store must have been swept of all that they named.
+    /// Removes purges up to `generation`. All objects they match must have been removed.
     pub(crate) fn forget(&self, generation: u64) {
         let mut entries = self.write();
         entries.floor = entries.floor.max(generation);

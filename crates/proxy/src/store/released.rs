@@ -1,4 +1,5 @@
-//! Memory files that have left the store while clients still read them: the budget counts them until they are closed.
+//! Memory files that have left the store while clients still read them: they count in the budget until they are
+//! closed.
 
 use crate::store::body::StoredBody;
 use crate::store::hold;
@@ -7,10 +8,10 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Entries that are looked at each time a file is added: more than one, so that the list shrinks.
+/// Entries checked each time a file is added: more than one, so that the list shrinks.
 const SWEEP_COUNT: usize = 4;
 
-/// The list of them.
+/// List of released files.
 #[derive(Debug)]
 pub(crate) struct Released {
     budget: Arc<Budget>,
@@ -22,7 +23,7 @@ impl Released {
         Self { budget: Arc::clone(budget), files: Mutex::default() }
     }
 
-    /// Counts the memory file of `body` until nobody has it open. Content of other kinds is not counted.
+    /// Counts the memory file of `body` until it is closed. Content of other kinds is not counted.
     pub(crate) fn add(&self, body: &StoredBody) {
         let StoredBody::File { fd, bytes, place: None } = body else { return };
         let mut held = Held::new(Arc::clone(&self.budget), Share::Released);
@@ -31,7 +32,7 @@ impl Released {
         self.sweep(SWEEP_COUNT);
     }
 
-    /// Looks at up to `count_max` entries and drops those whose file is closed.
+    /// Checks up to `count_max` entries and drops those whose file is closed.
     pub(crate) fn sweep(&self, count_max: usize) {
         let mut files = hold(&self.files);
         for _ in 0..count_max.min(files.len()) {

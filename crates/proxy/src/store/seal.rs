@@ -1,6 +1,6 @@
-//! The seal of a body file: what stands after the content and tells whether it is still what was written.
+//! Seal of a body file: a trailer for verification of the content.
 //!
-//! | where | bytes | what |
+//! | offset | bytes | contents |
 //! |---|---|---|
 //! | 0 | n | the content |
 //! | | | zeros up to a multiple of 4,096 |
@@ -14,52 +14,52 @@
 //! Numbers are big-endian. The content begins at 0 and lies in one piece, so a range of it is a range of the file and
 //! goes out by sendfile.
 //!
-//! Absent by design: files. Whoever has one reads and writes it.
+//! This module does no I/O; its callers read and write files.
 
 use crate::store::folder::FileId;
 use crate::store::notice::VolumeEvent;
 use crate::store::volume::record::{Primary, checksum};
 
-/// Bytes under one checksum. Larger chunks would delay the first byte, smaller ones cost more memory and reads.
+/// Bytes per checksum. Larger chunks would delay the first byte, smaller ones cost more memory and reads.
 pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// The alignment of the seal and of reads past the page cache.
+/// Alignment of the seal and of direct I/O.
 pub(crate) const PAGE_BYTES: u64 = 4_096;
 
 const MAGIC: &[u8; 8] = b"FLATOUT\x01";
 
 const FOOTER_BYTES: u64 = 8 + 16 + 16 + 8 + 4 + 16;
 
-/// Which content a file holds.
+/// Identity of the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) primary: Primary,
     pub(crate) file: FileId,
-    /// Bytes of the content.
+    /// Length of the content.
     pub(crate) bytes: u64,
 }
 
-/// How many chunks `bytes` of content have.
+/// Number of chunks in `bytes` of content.
 pub(crate) const fn chunk_count(bytes: u64) -> u64 {
     bytes.div_ceil(CHUNK_BYTES)
 }
 
-/// Where the seal of `bytes` of content begins.
+/// Offset of the seal of `bytes` of content.
 pub(crate) const fn seal_offset(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES
 }
 
-/// The length of the seal of `bytes` of content.
+/// Length of the seal of `bytes` of content.
 pub(crate) const fn seal_bytes(bytes: u64) -> u64 {
     chunk_count(bytes) * 4 + FOOTER_BYTES
 }
 
-/// The length of a sealed file.
+/// Length of a sealed file.
 pub(crate) const fn file_bytes(bytes: u64) -> u64 {
     seal_offset(bytes) + seal_bytes(bytes)
 }
 
-/// Checksums of content that arrives.
+/// Checksums of arriving content.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkSums {
     done: Vec<u32>,
@@ -68,7 +68,7 @@ pub(crate) struct ChunkSums {
 }
 
 impl ChunkSums {
-    /// Adds what follows.
+    /// Appends bytes.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = bytes.len().min((CHUNK_BYTES - self.open_bytes) as usize);
@@ -83,7 +83,7 @@ impl ChunkSums {
         }
     }
 
-    /// The checksums of all chunks.
+    /// Checksums of all chunks.
     pub(crate) fn finish(mut self) -> Box<[u32]> {
         if self.open_bytes > 0 {
             self.done.push(self.open);
@@ -92,12 +92,12 @@ impl ChunkSums {
     }
 }
 
-/// The checksum of one chunk.
+/// Checksum of one chunk.
 pub(crate) fn sum(chunk: &[u8]) -> u32 {
     crc32c::crc32c(chunk)
 }
 
-/// The seal of the content `identity` with these checksums.
+/// Encodes the seal of the content `identity` with these checksums.
 pub(crate) fn encode(identity: &Identity, sums: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(sums.len() * 4 + FOOTER_BYTES as usize);
     for sum in sums {
@@ -113,16 +113,16 @@ pub(crate) fn encode(identity: &Identity, sums: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The checksums in a seal.
+/// Decodes the checksums in a seal.
 ///
 /// # Errors
-/// When it is damaged, or the seal of other content than `identity`.
+/// Fails if the seal is damaged or belongs to other content than `identity`.
 pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Box<[u32]>, VolumeEvent> {
     let (rest, own) = bytes.split_last_chunk::<16>().ok_or(VolumeEvent::BodyTruncated)?;
     if checksum(rest) != *own {
         return Err(VolumeEvent::BodyCorrupt);
     }
-    // Whole, so the seal of something: compared with the one that belongs here.
+    // The seal is intact, but may belong to another file: compare the identity.
     let sums = rest.len().checked_sub(FOOTER_BYTES as usize - 16).ok_or(VolumeEvent::BodyCorrupt)?;
     let (sums, _) = rest.split_at(sums);
     let sums: Box<[u32]> = sums.as_chunks().0.iter().map(|sum| u32::from_be_bytes(*sum)).collect();

@@ -1,4 +1,4 @@
-//! The configured folders: volumes that are in use, that another process still has, or that cannot be used.
+//! Configured volume folders: in use, held by another process, or unusable.
 
 use crate::store::object::Meta;
 use crate::store::stats::{VolumeState, VolumeStats};
@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-/// A configured folder, in use or not.
+/// A configured folder.
 #[derive(Debug)]
 pub(super) struct Slot<M> {
     path: PathBuf,
     bytes_max: u64,
     pub(super) volume: OnceLock<Arc<Volume<M>>>,
-    /// Why it is not in use.
+    /// Reason why it is not in use.
     problem: Mutex<(VolumeState, String)>,
 }
 
@@ -24,12 +24,12 @@ impl<M: Meta> Slot<M> {
         Self { path, bytes_max, volume: OnceLock::new(), problem: Mutex::default() }
     }
 
-    /// Whoever waits for it waits no longer.
+    /// Stops waiting for it.
     pub(super) fn give_up(&self) {
         *hold(&self.problem) = (VolumeState::Released, String::new());
     }
 
-    /// Whether another process has it.
+    /// Returns whether another process holds it.
     pub(super) fn is_locked(&self) -> bool {
         self.volume.get().is_none() && hold(&self.problem).0 == VolumeState::Locked
     }
@@ -44,7 +44,7 @@ impl<M: Meta> Slot<M> {
 }
 
 impl<M: Meta> Store<M> {
-    /// Takes a volume into use. The error is a sentence.
+    /// Attaches a volume. The error is a sentence.
     pub(super) fn attach(&self, slot: &Slot<M>) -> Result<(), String> {
         let _one = hold(&self.purging);
         if self.is_released.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ impl<M: Meta> Store<M> {
                 return Err(format!("the volume {} is not in use: {reason}", slot.path.display()));
             }
         };
-        // What a volume has missed may have been forgotten by the others, and nobody knows what it named.
+        // The log may no longer have purges that a volume missed, and their targets are unknown.
         let floor = self.shared.log.floor();
         if !is_first && log.floor() < floor {
             volume.wipe();
@@ -75,7 +75,7 @@ impl<M: Meta> Store<M> {
         self.shared.log.adopt(&log);
         let _ = slot.volume.set(volume);
         if !is_first || log.generation() != self.shared.log.generation() {
-            // Each must know all when it is the only one next time.
+            // Each must have all entries, in case it is the only one next time.
             let (entries, generation) = (self.shared.log.entries(), self.shared.log.generation());
             for volume in self.volumes() {
                 volume.put_purges(entries.clone(), generation, Vec::new());
@@ -87,14 +87,14 @@ impl<M: Meta> Store<M> {
     }
 }
 
-/// Tries volumes that another process has, until there are none left.
+/// Retries volumes that another process holds, until none are left.
 pub(super) fn wait_for_locked<M: Meta>(store: &Weak<Store<M>>) {
     const INTERVAL: Duration = Duration::from_secs(1);
     loop {
         std::thread::sleep(INTERVAL);
         let Some(store) = store.upgrade() else { return };
         for slot in store.slots.iter().filter(|slot| slot.is_locked()) {
-            // Its state tells why not.
+            // Its state has the reason.
             let _ = store.attach(slot);
         }
         if !store.slots.iter().any(Slot::is_locked) {

@@ -1,39 +1,39 @@
-//! What the store tells about itself.
+//! Statistics of the store.
 
 use flatout_net::budget::Share;
 
-/// Figures of the whole store, since the process began where they count events.
+/// Statistics of the whole store. Event counters start with the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreStats {
     /// Objects in memory.
     pub memory_objects: u64,
-    /// Bytes in memory, content, metadata and overhead.
+    /// Bytes in memory: content, metadata and overhead.
     pub memory_bytes: u64,
-    /// What those may be at the most.
+    /// Maximum of `memory_bytes`.
     pub memory_bytes_max: u64,
-    /// Bytes that each share of the budget holds.
+    /// Bytes held by each share of the budget.
     pub held: [(Share, u64); Share::ALL.len()],
     /// Descriptors held by objects in memory.
     pub descriptors: u64,
-    /// Objects put in.
+    /// Objects inserted.
     pub inserted: u64,
-    /// Objects that had to leave memory for others.
+    /// Objects evicted from memory.
     pub evicted: u64,
-    /// Look-ups that memory answered (those that a worker's front answered are not seen here).
+    /// Lookups found in memory, without those served by per-worker caches.
     pub memory_hits: u64,
-    /// Look-ups that memory could not answer.
+    /// Lookups not found in memory.
     pub memory_misses: u64,
-    /// Look-ups that a disk answered.
+    /// Lookups found on a disk.
     pub disk_hits: u64,
-    /// Look-ups that no disk could answer, although one was asked.
+    /// Lookups not found on any disk, although one was read.
     pub disk_misses: u64,
-    /// Markers in force or expired and still in their place.
+    /// Markers, including expired ones that are not removed yet.
     pub markers: u64,
-    /// Purges since the store was first made.
+    /// Purges since the store was created.
     pub generation: u64,
-    /// Entries of the purge log.
+    /// Entries in the purge log.
     pub purges_remembered: u64,
-    /// The volumes, in configured order.
+    /// Volumes in configured order.
     pub volumes: Vec<VolumeStats>,
 }
 
@@ -59,55 +59,55 @@ impl Default for StoreStats {
     }
 }
 
-/// Figures of a volume.
+/// Statistics of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
     /// Its folder.
     pub folder: std::path::PathBuf,
-    /// How it is.
+    /// Its state.
     pub state: VolumeState,
-    /// Why it is not in use, in words; empty when it is.
+    /// Reason why it is not in use; empty if it is.
     pub problem: String,
     /// Objects on it.
     pub objects: u64,
-    /// Bytes of them, metadata included.
+    /// Bytes of its objects, including metadata.
     pub bytes: u64,
-    /// What those may be at the most.
+    /// Maximum of `bytes`.
     pub bytes_max: u64,
-    /// Objects that had to leave it for others.
+    /// Objects evicted from it.
     pub evicted: u64,
     /// Objects written to it.
     pub written: u64,
-    /// Objects not written because too much was waiting already.
+    /// Objects not written because the queue was full.
     pub dropped: u64,
-    /// Reads and writes that failed.
+    /// Failed reads and writes.
     pub errors: u64,
-    /// Objects that wait to be written.
+    /// Objects queued for writing.
     pub queued: u64,
     /// Files without an index entry that were removed at the start.
     pub orphans: u64,
-    /// Whether all of its index is known, so that look-ups of unknown keys need not ask it.
+    /// Whether all keys of its index are loaded, so that lookups of unknown keys skip it.
     pub is_loaded: bool,
 }
 
-/// How a volume is.
+/// State of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeState {
     /// Read and written.
     #[default]
     Good,
-    /// Read, but not written: its file system has no room although its budget is not used up.
+    /// Read but not written: its file system is full although its budget is not used up.
     Full,
-    /// Another process has it; it is tried again every second.
+    /// Another process holds it; the store retries every second.
     Locked,
-    /// It failed, and is left alone until the next start.
+    /// It failed and stays out of use until the next start.
     Degraded,
-    /// This process has given it to its successor.
+    /// This process has released it to its successor.
     Released,
 }
 
 impl VolumeState {
-    /// The name in metrics and status.
+    /// Name in metrics and status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Good => "good",

@@ -1,9 +1,8 @@
-//! A volume: a folder with an index of its own, one thread that writes and one that reads.
+//! A volume: a folder with an index, a writing thread and a reading thread.
 //!
-//! Objects are written behind: their answers have long been sent. The index is changed in steps, each of which holds
-//! whole after a crash or not at all, and a large body is synced before the step that names it. A volume that fails is
-//! left alone until the next start, and its index is removed, for what is invalidated meanwhile could not be written
-//! down in it.
+//! Objects are written in the background, after their responses were sent. The index changes in atomic steps, and a
+//! large body is synced before the step that references it. A volume that fails stays out of use until the next start,
+//! and its index is removed, since later invalidations could not be recorded in it.
 
 mod check;
 mod index;
@@ -40,29 +39,29 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Objects of a purge, with the numbers of their realms, and the sequence numbers of their records.
+/// Objects of a purge with the numbers of their realms, and the sequence numbers of their records.
 type NamedRecords = (Vec<(Id, usize)>, Vec<u64>);
 
-/// Look-ups that may wait for a volume's reader. More are misses: the origin is faster than such a queue.
+/// Maximum lookups queued for a volume's reader. Further ones are misses: the origin is faster than such a queue.
 const LOOKUPS_MAX: usize = 4_096;
 
-/// How long a purge waits for a disk, before the disk is given up.
+/// Maximum wait of a purge for a disk, before the volume is taken out of use.
 const PURGE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The same for looking through all that a volume has.
+/// The same for a scan of the whole volume.
 const SWEEP_PATIENCE: Duration = Duration::from_mins(10);
 
-/// Keys whose objects get a second chance when their turn comes to leave.
+/// Maximum keys whose objects get a second chance at eviction.
 const WARM_MAX: usize = 65_536;
 
-/// What all volumes share with the store.
+/// State shared by the store and all volumes.
 #[derive(Debug)]
 pub(crate) struct Shared<M> {
     pub(crate) seed: foldhash::quality::RandomState,
     pub(crate) memory: Arc<Memory<M>>,
     pub(crate) log: Arc<Log>,
     pub(crate) notices: Notices,
-    /// Numbers objects in the order of their arrival on any volume.
+    /// Sequence numbers in order of arrival on any volume.
     pub(crate) sequence: AtomicU64,
     pub(crate) disk_hits: AtomicU64,
     pub(crate) disk_misses: AtomicU64,
@@ -74,23 +73,23 @@ impl<M> Shared<M> {
     }
 }
 
-/// Why a volume could not be opened.
+/// Reason why a volume could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// Another process has it.
+    /// Another process holds it.
     Locked,
-    /// In words.
+    /// Another failure, in words.
     Failed(String),
 }
 
-/// Objects that a volume has of a key, with their numbers.
+/// Objects of a key on a volume, with their sequence numbers.
 pub(crate) type Found<M> = Vec<(u64, Arc<Object<M>>)>;
 
 /// A volume in use.
 #[derive(Debug)]
 pub(crate) struct Volume<M> {
     pub(crate) folder: Arc<Folder>,
-    /// Room for the index.
+    /// Disk space reserved for the index.
     reserve: Arc<Reserve>,
     shared: Arc<Shared<M>>,
     /// `None` once the volume is released or has failed.
@@ -98,11 +97,11 @@ pub(crate) struct Volume<M> {
     lock: Mutex<Option<OwnedFd>>,
     pending: Mutex<Pending<M>>,
     orders: Mutex<Orders>,
-    /// Records that were purged and still take room.
+    /// Sequence numbers of purged records that still use space.
     drops: Mutex<Vec<u64>>,
     lookups: Mutex<Lookups<M>>,
     lookup_bell: Condvar,
-    /// The keys that have records, by a part of their names: all of them once `is_loaded`.
+    /// Short names of keys with records: complete once `is_loaded`.
     known: Known,
     is_loaded: AtomicBool,
     warm: Mutex<HashSet<u64, Prehashed>>,
@@ -121,7 +120,7 @@ struct Lookups<M> {
     is_over: bool,
 }
 
-/// Somebody waits for a key.
+/// A queued lookup.
 #[derive(Debug)]
 struct Lookup<M> {
     key: Box<[u8]>,
@@ -129,26 +128,26 @@ struct Lookup<M> {
     reply: oneshot::Sender<Found<M>>,
 }
 
-/// What the control thread waits for.
+/// Queued orders of the control thread.
 #[derive(Debug, Default)]
 struct Orders {
     waiting: VecDeque<Order>,
     is_over: bool,
 }
 
-/// What the control thread wants done, and waits for.
+/// Order for the writing thread, for which the control thread waits.
 #[derive(Debug)]
 enum Order {
-    /// Write purges down, and the generation with them; then drop these records.
+    /// Record purges and their generation, then drop these records.
     Purges { purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>, done: SyncSender<()> },
-    /// Sweep everything that was purged, and forget the purges.
+    /// Remove all purged objects, then clear the purges.
     Forget { generation: u64, done: SyncSender<()> },
     /// Drop everything.
     Wipe { done: SyncSender<()> },
 }
 
 impl<M: Meta> Volume<M> {
-    /// Opens the volume in the folder `path`, and starts its threads.
+    /// Opens the volume in the folder `path` and starts its threads.
     pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| OpenError::Failed(format!("{doing}: {error}"));
         create_private_folder(path).map_err(|error| failed("cannot use the folder", &error))?;
@@ -163,7 +162,7 @@ impl<M: Meta> Volume<M> {
         let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
         let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
         if opened.is_err() {
-            // What is purged while it is not in use could not be written down in it.
+            // Purges while the volume is out of use could not be recorded in it.
             let _ = std::fs::remove_file(path.join(index::FILE_NAME));
         }
         let (index, facts, purges, event) = opened?;
@@ -223,42 +222,42 @@ impl<M: Meta> Volume<M> {
         Ok(())
     }
 
-    /// The index, while there is one in use.
+    /// The index, if in use.
     fn index(&self) -> Option<Arc<Index>> {
         self.index.read().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.folder.is_good())
     }
 
-    /// The volume is left alone from now on, and nothing on it will be believed again.
+    /// Takes the volume out of use permanently; its content will not be used again.
     fn fail(&self, doing: &str, error: &dyn std::fmt::Display) {
         self.folder.degrade(doing, error);
         self.lookup_bell.notify_all();
         self.folder.ring_checks();
     }
 
-    /// Whether it is read and written.
+    /// Returns whether it is read and written.
     pub(crate) fn is_usable(&self) -> bool {
         self.folder.is_good() && !self.is_ending.load(Ordering::Acquire)
     }
 
-    /// Whether anything of a key may be here. No disk is asked.
+    /// Returns whether it may have the key. Reads no disk.
     pub(crate) fn may_have(&self, primary: &Primary) -> bool {
         self.folder.is_good() && (!self.is_loaded.load(Ordering::Acquire) || self.has(primary))
     }
 
-    /// Whether anything of a key may be here that is not a mere guess before all is known.
+    /// Returns whether it may have the key, without guessing while the index is being loaded.
     ///
-    /// First what waits: it is known before it waits no longer.
+    /// Checks queued changes first: these become known before they leave the queue.
     pub(crate) fn has(&self, primary: &Primary) -> bool {
         hold(&self.pending).names(primary) || self.known.has(primary)
     }
 
-    /// Queues `object` to be written in the place of its like.
+    /// Queues `object` to be written in place of its predecessor.
     pub(crate) fn write(&self, id: Id, object: &Arc<Object<M>>) {
         let (is_queued, is_long) = {
             let mut pending = hold(&self.pending);
             let is_queued = pending.write(id, object);
             if !is_queued && (pending.names(&primary_in(&id)) || self.may_have_record(&primary_in(&id))) {
-                // What is there would be taken for the newest.
+                // The old record would be mistaken for the newest.
                 pending.remove(id);
             }
             (is_queued, pending.is_long())
@@ -271,7 +270,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// As `may_have`, without a look at what waits.
+    /// Like `may_have`, ignoring queued changes.
     fn may_have_record(&self, primary: &Primary) -> bool {
         !self.is_loaded.load(Ordering::Acquire) || self.known.has(primary)
     }
@@ -286,7 +285,7 @@ impl<M: Meta> Volume<M> {
         hold(&self.pending).remove_key(primary);
     }
 
-    /// Asks for a key. `None` when too many wait already.
+    /// Queues a lookup of a key. `None` if the queue is full.
     pub(crate) fn ask(&self, hash: u64, key: &[u8]) -> Option<oneshot::Receiver<Found<M>>> {
         let (reply, receiver) = oneshot::channel();
         {
@@ -300,7 +299,7 @@ impl<M: Meta> Volume<M> {
         Some(receiver)
     }
 
-    /// The objects whose key was asked for since they were written, for a second chance.
+    /// Records that the key was requested since it was written, for a second chance.
     fn note_warm(&self, primary: &Primary) {
         let mut warm = hold(&self.warm);
         if warm.len() >= WARM_MAX {
@@ -309,10 +308,10 @@ impl<M: Meta> Volume<M> {
         warm.insert(short(primary));
     }
 
-    /// The names, with the numbers of their realms, and sequence numbers of all that `target` names and no purge has dropped
+    /// Names with realm numbers, and sequence numbers, of all records that `target` matches and no purge has dropped
     /// yet.
     ///
-    /// `None` when the index cannot be read.
+    /// `None` if the index cannot be read.
     pub(crate) fn names_of(&self, target: &Target, realms: &mut Realms) -> Option<NamedRecords> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
@@ -341,7 +340,7 @@ impl<M: Meta> Volume<M> {
             self.fail("cannot read the index", &error);
             return None;
         }
-        // What waits replaces what is there, so its tags count.
+        // Queued changes replace records, so their tags count.
         let waiting = {
             let pending = hold(&self.pending);
             ids.retain(|(id, _)| !pending.replaces(id));
@@ -353,7 +352,7 @@ impl<M: Meta> Volume<M> {
         Some((ids, sequences))
     }
 
-    /// Has something done. Returns whether it was, in time.
+    /// Queues an order and waits. Returns whether it was carried out in time.
     fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
@@ -366,38 +365,38 @@ impl<M: Meta> Volume<M> {
         self.folder.ring();
         match wait.recv_timeout(patience) {
             Ok(()) => true,
-            // The thread has given up.
+            // The thread has ended.
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => {
                 self.fail("cannot write the index", &"the disk does not answer");
-                // The thread would do it, but who knows when.
+                // The thread would carry it out, but possibly too late.
                 let _ = std::fs::remove_file(self.folder.path.join(index::FILE_NAME));
                 false
             }
         }
     }
 
-    /// Writes purges down. Returns whether they will hold after a restart.
+    /// Records purges. Returns whether they will survive a restart.
     pub(crate) fn put_purges(&self, purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>) -> bool {
         self.order(PURGE_PATIENCE, |done| Order::Purges { purges, generation, dropped, done })
     }
 
-    /// Sweeps what was purged up to `generation`. Returns whether it is done.
+    /// Removes objects purged up to `generation`. Returns whether that succeeded.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
         self.order(SWEEP_PATIENCE, |done| Order::Forget { generation, done })
     }
 
-    /// Drops everything.
+    /// Removes everything.
     pub(crate) fn wipe(&self) -> bool {
         self.order(SWEEP_PATIENCE, |done| Order::Wipe { done })
     }
 
-    /// All that the volume has of a key. Reads the disk on the caller's thread.
+    /// All objects of a key on the volume. Reads the disk on the caller's thread.
     pub(crate) fn inspect(&self, hash: u64, key: &[u8]) -> Found<M> {
         self.read_key(hash, key).unwrap_or_default()
     }
 
-    /// Writes what waits, ends the threads and lets go of the folder.
+    /// Writes queued changes, ends the threads and releases the folder.
     pub(crate) fn release(&self) {
         self.is_ending.store(true, Ordering::Release);
         self.folder.ring();
@@ -406,7 +405,7 @@ impl<M: Meta> Volume<M> {
         self.folder.end_checks();
         let threads = std::mem::take(&mut *hold(&self.threads));
         for thread in threads {
-            // A thread that broke off has said so already.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
         self.folder.set_released();
@@ -435,7 +434,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Why it is not written, or not in use, in words.
+    /// Reason why it is not written or not in use, in words.
     fn problem(&self) -> String {
         if self.folder.is_good() && self.folder.is_full() {
             return "its file system has no room; what is stored stays, and nothing new is stored here".to_owned();
@@ -443,8 +442,8 @@ impl<M: Meta> Volume<M> {
         self.folder.problem()
     }
 
-    /// Takes all names from the index, so that look-ups of unknown keys need not ask it; then removes files that it does
-    /// not name.
+    /// Loads all names from the index, so that lookups of unknown keys skip the volume; then removes files that are
+    /// not in the index.
     fn load(&self) {
         let Some(index) = self.index() else { return };
         let read = index.each_id(|id| {
@@ -468,7 +467,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Whether anything waits to be written.
+    /// Returns whether changes are queued.
     #[cfg(test)]
     pub(crate) fn has_pending(&self) -> bool {
         self.folder.is_good() && !hold(&self.pending).is_idle()
@@ -479,7 +478,7 @@ impl<M: Meta> Volume<M> {
     }
 }
 
-/// Takes the folder for this process.
+/// Locks the folder for this process.
 fn lock_folder(path: &Path) -> Result<OwnedFd, OpenError> {
     let open = create_private_file(&path.join("lock"));
     let file: OwnedFd = open.map_err(|error| OpenError::Failed(format!("cannot make a file: {error}")))?.into();

@@ -1,5 +1,5 @@
-//! Comparing body files with their checksums, on a volume's checking thread: before content is sent for the first time
-//! after it was opened, and once a day by a scrubber.
+//! Verification of body files on a volume's checking thread: before content is first sent after it was opened, and
+//! daily by a scrubber.
 
 use super::Volume;
 use super::record::primary_of;
@@ -12,23 +12,23 @@ use crate::store::seal::{CHUNK_BYTES, Identity};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long the thread sleeps before it looks whether the volume is still in use.
+/// Interval at which the thread checks whether the volume is still in use.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// From the start of the process to the first scrub: whatever else a start has to read comes first.
+/// Delay from the start of the process to the first scrub, so that start-up reads come first.
 const FIRST_DELAY: Duration = Duration::from_mins(10);
 
-/// From the beginning of one scrub to that of the next.
+/// Interval between the starts of two scrubs.
 const ROUND: Duration = Duration::from_hours(24);
 
-/// How long a scrub should take: the rate follows from it and from how much is stored.
+/// Target duration of a scrub, which with the stored bytes determines the rate.
 const ROUND_TARGET: Duration = Duration::from_hours(20);
 
-/// Bounds of the rate, in bytes per second. Above 4.6 TB a volume needs longer than the target.
+/// Bounds of the rate, in bytes per second. Above 4.6 TB a scrub takes longer than the target.
 const RATE_MIN: u64 = 1 << 20;
 const RATE_MAX: u64 = 64 << 20;
 
-/// When the next chunk is due. Time is an argument.
+/// Schedule of the next chunk. Time is an argument.
 #[derive(Debug)]
 pub(super) struct Pace {
     round_begins: Instant,
@@ -41,29 +41,29 @@ impl Pace {
         Self { round_begins: now + FIRST_DELAY, done_bytes: 0 }
     }
 
-    /// How long to wait at `now`, with `stored_bytes` on the volume.
+    /// Time to wait at `now`, with `stored_bytes` on the volume.
     pub(super) fn wait(&self, now: Instant, stored_bytes: u64) -> Duration {
         let rate = (stored_bytes / ROUND_TARGET.as_secs()).clamp(RATE_MIN, RATE_MAX);
         let due = self.round_begins + Duration::from_millis(self.done_bytes.saturating_mul(1_000) / rate);
         due.saturating_duration_since(now)
     }
 
-    /// `bytes` were compared.
+    /// Accounts for `bytes` verified.
     pub(super) fn add(&mut self, bytes: u64) {
         self.done_bytes = self.done_bytes.saturating_add(bytes);
     }
 
-    /// All was compared: the next round begins a day after this one did.
+    /// Ends a scrub: the next one begins a day after this one did.
     pub(super) fn end_round(&mut self, now: Instant) {
         *self = Self { round_begins: (self.round_begins + ROUND).max(now), done_bytes: 0 };
     }
 }
 
-/// Where the scrubber is.
+/// Position of the scrubber.
 #[derive(Debug)]
 pub(super) struct Scrub {
     pace: Pace,
-    /// The last file that was begun, in the order of the index.
+    /// The last file begun, in index order.
     last: Option<FileId>,
     current: Option<Scrubbed>,
 }
@@ -84,7 +84,7 @@ impl Scrub {
 }
 
 impl<M: Meta> Volume<M> {
-    /// Compares what others wait for, and scrubs in between, until the volume is given up.
+    /// Handles queued checks, and scrubs in between, until the volume goes out of use.
     pub(super) fn check_on(&self) {
         let mut buffer = Buffer::default();
         let mut scrub = Scrub::new(Instant::now());
@@ -99,7 +99,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// The last act of the thread: nobody waits for it any more.
+    /// Last act of the thread: refuses further checks.
     pub(super) fn stop_checking(&self) {
         self.folder.end_checks();
     }
@@ -112,11 +112,11 @@ impl<M: Meta> Volume<M> {
         if let Err(event) = outcome {
             self.drop_body(check.file.id(), event);
         }
-        // Whoever asked may have gone.
+        // The requester may be gone.
         let _ = check.reply.send(outcome.is_ok());
     }
 
-    /// Compares the next chunk if it is due at `now`. Returns how long to wait for the one after it.
+    /// Verifies the next chunk if it is due at `now`. Returns the time to wait for the following one.
     pub(super) fn scrub(&self, scrub: &mut Scrub, now: Instant, buffer: &mut Buffer) -> Duration {
         let wait = scrub.pace.wait(now, self.folder.used_bytes());
         if !wait.is_zero() {
@@ -139,7 +139,7 @@ impl<M: Meta> Volume<M> {
         Duration::ZERO
     }
 
-    /// Opens the file after the last one; ends the round when there is none.
+    /// Opens the next file; ends the scrub if there is none.
     fn begin_next(&self, scrub: &mut Scrub, now: Instant) {
         let Some(index) = self.index() else { return scrub.pace.end_round(now) };
         let next = match index.next_body(scrub.last) {
@@ -163,13 +163,13 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Drops the entry whose content is in `file`, from the index and from memory. Does nothing when the index does not
-    /// name the file any more.
+    /// Removes the entry whose content is in `file` from the index and memory. Does nothing if the index no longer
+    /// references the file.
     pub(super) fn drop_body(&self, file: FileId, event: VolumeEvent) {
         let Some(index) = self.index() else { return };
         let (id, key) = match index.find_body(file) {
             Ok(Some(found)) => found,
-            // It was evicted or replaced meanwhile.
+            // It was evicted or replaced in the meantime.
             Ok(None) => return,
             Err(error) => return self.fail("cannot read the index", &error),
         };

@@ -1,4 +1,4 @@
-//! The index of a volume: records, small bodies and the purge log, in redb.
+//! Index of a volume: records, small bodies and the purge log, in redb.
 //!
 //! | table | key | value |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `purges` | target | last hard and soft generation |
 //! | `facts` | name | number |
 //!
-//! Records stand in the order of their arrival, which is the order of eviction: new ones are appended, the oldest are
-//! taken off the front, and only the small `index` is written all over the place.
+//! Records are sorted by arrival, which is the order of eviction: new ones are appended, the oldest are removed from
+//! the front, and only the small `index` table has random writes.
 
 use super::record::{Checksum, Content, Id, Primary, Record, checksum, id_of, primary_of};
 use super::reserve::{IndexFile, Reserve};
@@ -34,16 +34,16 @@ pub(super) const FILES: TableDefinition<'static, u128, u64> = TableDefinition::n
 pub(super) const PURGES: TableDefinition<'static, &[u8], (u64, u64)> = TableDefinition::new("purges");
 pub(super) const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts");
 
-/// The form of records and tables. Another one is begun anew: a cache may forget.
+/// Format version of records and tables. An index with another version is replaced by an empty one.
 const FORMAT: u64 = 2;
 
-/// The file's name in the volume's folder.
+/// File name in the volume's folder.
 pub(super) const FILE_NAME: &str = "index.redb";
 
-/// Memory of redb's own for pages; what it does not hold the page cache does.
+/// Bytes of redb's page cache; the kernel's page cache holds the rest.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-/// What went wrong with an index, in words.
+/// Index error, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(String);
 
@@ -66,14 +66,14 @@ macro_rules! faults {
 faults!(redb::TransactionError, redb::TableError, redb::StorageError, redb::CommitError, DatabaseError);
 faults!(std::io::Error, redb::SetDurabilityError);
 
-/// Figures that the index keeps of itself.
+/// Statistics stored in the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) bytes: u64,
     pub(super) objects: u64,
     pub(super) generation: u64,
     pub(super) floor: u64,
-    /// The next sequence number.
+    /// Next sequence number.
     pub(super) sequence: u64,
 }
 
@@ -93,8 +93,8 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Opens the index in `folder`; begins one where there is none, or none that can be read. Returns what became of an
-    /// old one that could not be used.
+    /// Opens the index in `folder`, or creates one if it is missing or unreadable. Returns the event for an old index
+    /// that could not be used.
     pub(super) fn open(folder: &Path, reserve: &Arc<Reserve>) -> Result<(Self, Option<VolumeEvent>), Fault> {
         let path = folder.join(FILE_NAME);
         let is_missing = std::fs::metadata(&path).is_ok_and(|data| data.len() > 0).not();
@@ -115,7 +115,7 @@ impl Index {
     }
 
     fn open_file(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, OpenFault> {
-        // Nobody else may read it, whatever the process's umask is.
+        // Restrict it to its owner, regardless of the umask.
         drop(create_private_file(path).map_err(Fault::from)?);
         let file = File::options().read(true).write(true).open(path).map_err(Fault::from)?;
         let file = IndexFile::new(FileBackend::new(file).map_err(Fault::from)?, Arc::clone(reserve));
@@ -124,7 +124,7 @@ impl Index {
             DatabaseError::Storage(redb::StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => {
                 OpenFault::Unreadable
             }
-            // Shorter than a header: it was cut while it was made.
+            // Shorter than a header: creation was interrupted.
             DatabaseError::Storage(redb::StorageError::Io(error))
                 if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
             {
@@ -136,7 +136,7 @@ impl Index {
         if index.begin()? == FORMAT { Ok(index) } else { Err(OpenFault::Outdated) }
     }
 
-    /// Makes the tables of a new index. Returns the form.
+    /// Creates the tables of a new index. Returns the format version.
     fn begin(&self) -> Result<u64, Fault> {
         if let Ok(table) = self.database.begin_read()?.open_table(FACTS)
             && let Some(format) = table.get("format")?
@@ -154,7 +154,7 @@ impl Index {
         Ok(FORMAT)
     }
 
-    /// Begins a transaction from which a restart recovers at once, however the process ended.
+    /// Begins a transaction that permits quick recovery, however the process ends.
     fn begin_write(&self) -> Result<WriteTransaction, Fault> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_quick_repair(true);
@@ -189,7 +189,7 @@ impl Index {
         Ok(purges)
     }
 
-    /// All variants of a key.
+    /// Reads all variants of a key.
     pub(super) fn read(&self, primary: &Primary) -> Result<Vec<Stored>, Fault> {
         let transaction = self.database.begin_read()?;
         let index = transaction.open_table(INDEX)?;
@@ -219,7 +219,7 @@ impl Index {
         Ok(())
     }
 
-    /// Visits each record that can be read, with its sequence number.
+    /// Visits each readable record with its sequence number.
     pub(super) fn each_record(&self, mut visit: impl FnMut(u64, &Record<'_>)) -> Result<(), Fault> {
         for row in self.database.begin_read()?.open_table(RECORDS)?.iter()? {
             let (sequence, bytes) = row?;
@@ -230,7 +230,7 @@ impl Index {
         Ok(())
     }
 
-    /// The first body file after `last` in the order of their names, with the key and the length of its content.
+    /// The first body file after `last` by name, with its key and content length.
     pub(super) fn next_body(&self, last: Option<FileId>) -> Result<Option<(FileId, Vec<u8>, u64)>, Fault> {
         let transaction = self.database.begin_read()?;
         let (files, records) = (transaction.open_table(FILES)?, transaction.open_table(RECORDS)?);
@@ -239,7 +239,7 @@ impl Index {
         for row in files.range(first..)? {
             let (id, sequence) = row?;
             let Some(bytes) = records.get(sequence.value())? else { continue };
-            // One that cannot be decoded is found by whoever looks it up.
+            // A lookup handles undecodable records.
             let Some(record) = Record::decode_unchecked(bytes.value()) else { continue };
             return Ok(Some((FileId::decode(id.value()), record.key.to_vec(), record.content.bytes())));
         }
@@ -255,14 +255,14 @@ impl Index {
         Ok(record.map(|record| (id_of(&primary_of(record.key), record.variant), record.key.to_vec())))
     }
 
-    /// Something that tells whether the index names a file.
+    /// Function that returns whether the index references a file.
     pub(super) fn known_files(&self) -> Result<impl Fn(FileId) -> bool + use<>, Fault> {
         let table = self.database.begin_read()?.open_table(FILES)?;
-        // What cannot be read is left where it is.
+        // On a read error, leave the file.
         Ok(move |id: FileId| table.get(id.encode()).map_or(true, |row| row.is_some()))
     }
 
-    /// Changes the index in one step: all of what `change` does holds after a crash, or nothing.
+    /// Changes the index atomically.
     pub(super) fn write<T>(
         &self,
         change: impl FnOnce(&mut Writing<'_>) -> Result<T, Fault>,
@@ -278,7 +278,7 @@ impl Index {
     }
 }
 
-/// All variants of a key.
+/// Range of all variants of a key.
 pub(super) fn range_of(primary: &Primary) -> std::ops::RangeInclusive<Id> {
     let (mut first, mut last) = ([0; 32], [0xff; 32]);
     first[..16].copy_from_slice(primary);
@@ -287,9 +287,9 @@ pub(super) fn range_of(primary: &Primary) -> std::ops::RangeInclusive<Id> {
 }
 
 enum OpenFault {
-    /// What is there is no index, or a damaged one.
+    /// It is not an index, or is damaged.
     Unreadable,
-    /// It has another format.
+    /// It has another format version.
     Outdated,
     Other(Fault),
 }
@@ -300,7 +300,7 @@ impl From<Fault> for OpenFault {
     }
 }
 
-/// Whether there are body files.
+/// Returns whether there are body files.
 fn has_bodies(folder: &Path) -> std::io::Result<bool> {
     for subfolder in std::fs::read_dir(folder.join("bodies"))? {
         for file in std::fs::read_dir(subfolder?.path())? {
@@ -312,7 +312,7 @@ fn has_bodies(folder: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Whether small content is what its record says.
+/// Returns whether small content matches its record.
 pub(super) fn is_intact(content: Content, body: Option<&[u8]>) -> bool {
     let holds = |body: &[u8], bytes: u64, sum: Checksum| body.len() as u64 == bytes && checksum(body) == sum;
     match content {

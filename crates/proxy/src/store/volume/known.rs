@@ -1,6 +1,6 @@
-//! The keys that a volume has, so that it need not be asked for others.
+//! Keys on a volume, so that lookups of other keys skip it.
 //!
-//! Eight bytes a key and what a hash table adds: about 18 MiB for a million. A clash costs a look-up.
+//! Eight bytes per key plus the overhead of a hash table: about 18 MiB for a million. A collision costs a lookup.
 
 use super::record::Primary;
 use crate::store::hold;
@@ -8,16 +8,16 @@ use crate::store::memory::Prehashed;
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// Parts: a table that grows is moved while its lock is held, so each is to be small.
+/// Number of shards: a growing table is moved under its lock, so each should be small.
 const PARTS: usize = 256;
 
-/// Names of keys.
+/// Short names of keys.
 #[derive(Debug)]
 pub(super) struct Known {
     parts: Box<[Mutex<HashSet<u64, Prehashed>>]>,
 }
 
-/// What is kept of a name.
+/// The stored part of a name.
 pub(super) fn short(primary: &Primary) -> u64 {
     primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

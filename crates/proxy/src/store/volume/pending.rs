@@ -1,4 +1,4 @@
-//! What a volume's index does not have yet. Look-ups see it all the same, so nobody ever reads what was replaced.
+//! Changes not yet in a volume's index. Lookups include them, so they never return replaced objects.
 
 use super::record::{Id, Primary, primary_in};
 use crate::store::folder::FileId;
@@ -6,13 +6,13 @@ use crate::store::object::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Objects that may wait to be written.
+/// Maximum objects queued for writing.
 const WRITES_MAX: usize = 16_384;
 
-/// Small content that may wait to be written, in bytes: it is held in memory meanwhile.
+/// Maximum bytes of small content queued for writing, which stays in memory until then.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What is to become of a record.
+/// Change to a record.
 #[derive(Debug)]
 pub(super) enum Change<M> {
     Write(Arc<Object<M>>),
@@ -28,7 +28,7 @@ impl<M> Clone for Change<M> {
     }
 }
 
-/// Changes that are made in one step: whole keys are removed first.
+/// Changes of one step: removals of whole keys come first.
 #[derive(Debug)]
 pub(super) struct Layer<M> {
     pub(super) removed: BTreeSet<Primary>,
@@ -56,14 +56,14 @@ impl<M> Layer<M> {
         self.changes.range(first..).take_while(move |(id, _)| primary_in(id) == *primary)
     }
 
-    /// What this layer does to one key.
+    /// The part of this layer that concerns one key.
     fn of(&self, primary: &Primary) -> Self {
         let changes = self.changes_of(primary).map(|(id, change)| (*id, change.clone())).collect();
         Self { removed: self.removed.iter().filter(|other| *other == primary).copied().collect(), changes }
     }
 }
 
-/// Two layers over the index: what is being written, and what comes after it.
+/// Two layers over the index: changes being written, and later ones.
 #[derive(Debug)]
 pub(super) struct Pending<M> {
     in_flight: Arc<Layer<M>>,
@@ -79,12 +79,12 @@ impl<M> Default for Pending<M> {
 }
 
 impl<M> Pending<M> {
-    /// Whether anything waits for a key.
+    /// Returns whether changes for a key are queued.
     pub(super) fn names(&self, primary: &Primary) -> bool {
         self.queued.names(primary) || self.in_flight.names(primary)
     }
 
-    /// Whether what the index has under `id` is going, or will be something else.
+    /// Returns whether the record `id` of the index will be removed or replaced.
     pub(super) fn replaces(&self, id: &Id) -> bool {
         let layers = [&*self.in_flight, &self.queued];
         layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
@@ -94,7 +94,7 @@ impl<M> Pending<M> {
         self.writes
     }
 
-    /// Whether so much waits that it should be written now.
+    /// Returns whether the queue is long enough to write now.
     pub(super) const fn is_long(&self) -> bool {
         self.writes > WRITES_MAX / 8 || self.bytes > BYTES_MAX / 4
     }
@@ -108,7 +108,8 @@ impl<M> Pending<M> {
         self.queued.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Writes `object`. Returns whether there was room for it; content in a file always has room, for it takes none here.
+    /// Queues writing `object`. Returns whether there was room; content in a file always has room, as it uses none
+    /// here.
     pub(super) fn write(&mut self, id: Id, object: &Arc<Object<M>>) -> bool {
         let bytes = inline_bytes(object);
         let is_full = self.writes >= WRITES_MAX || self.bytes + bytes > BYTES_MAX;
@@ -122,20 +123,21 @@ impl<M> Pending<M> {
         true
     }
 
-    /// Removes the record `id`. Their number is bounded by that of records: who has none is not asked to.
+    /// Queues removal of the record `id`. The number of removals is bounded by the number of records: only existing
+    /// ones are removed.
     pub(super) fn remove(&mut self, id: Id) {
         self.forget(&id);
         self.queued.changes.insert(id, Change::Remove);
     }
 
-    /// Removes the record `id`, unless something else is to become of it anyway.
+    /// Queues removal of the record `id`, unless another change is queued.
     pub(super) fn remove_if_idle(&mut self, id: Id) {
         if !self.names(&primary_in(&id)) {
             self.remove(id);
         }
     }
 
-    /// Removes the record `id` if its content is in `file`, or will be: other content that waits to be written stays.
+    /// Queues removal of the record `id` if its content is, or will be, in `file`: other queued content stays.
     pub(super) fn remove_body(&mut self, id: Id, file: FileId) {
         let is_other = |change: &Change<M>| match change {
             Change::Write(object) => object.body().place().is_none_or(|place| place.id() != file),
@@ -147,7 +149,7 @@ impl<M> Pending<M> {
         }
     }
 
-    /// Removes all variants of a key.
+    /// Queues removal of all variants of a key.
     pub(super) fn remove_key(&mut self, primary: Primary) {
         let ids: Vec<_> = self.queued.changes_of(&primary).map(|(id, _)| *id).collect();
         for id in ids {
@@ -163,7 +165,7 @@ impl<M> Pending<M> {
         }
     }
 
-    /// Takes what waits as the layer that is being written.
+    /// Turns queued changes into the layer being written.
     pub(super) fn begin(&mut self) -> Arc<Layer<M>> {
         debug_assert!(self.in_flight.is_empty());
         self.in_flight = Arc::new(std::mem::take(&mut self.queued));
@@ -171,17 +173,17 @@ impl<M> Pending<M> {
         Arc::clone(&self.in_flight)
     }
 
-    /// The layer is written, or has been given up.
+    /// Drops the layer after it was written or abandoned.
     pub(super) fn end(&mut self) {
         self.in_flight = Arc::default();
     }
 
-    /// What waits for a key, in the order in which it applies.
+    /// Changes for a key, in order of application.
     pub(super) fn layers_of(&self, primary: &Primary) -> [Layer<M>; 2] {
         [self.in_flight.of(primary), self.queued.of(primary)]
     }
 
-    /// All objects that wait, of each only the newest.
+    /// The newest version of each queued object.
     pub(super) fn objects(&self) -> Vec<(Id, Arc<Object<M>>)> {
         let in_flight =
             self.in_flight.changes.iter().filter(|(id, _)| {

@@ -1,4 +1,4 @@
-//! Look-ups on a volume, on its reading thread.
+//! Lookups on a volume, on its reading thread.
 
 use super::index::{Fault, Stored, is_intact};
 use super::pending::Change;
@@ -14,14 +14,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl<M: Meta> Volume<M> {
-    /// Answers look-ups until the volume is given up.
+    /// Handles lookups until the volume goes out of use.
     pub(super) fn read_on(&self) {
         loop {
             let lookup = {
                 let mut lookups = hold(&self.lookups);
                 loop {
                     if lookups.is_over || self.is_over() {
-                        // Dropping a reply is an answer: nothing is here.
+                        // Dropping a reply means that nothing was found.
                         lookups.is_over = true;
                         lookups.waiting.clear();
                         return;
@@ -42,7 +42,7 @@ impl<M: Meta> Volume<M> {
                     if !found.is_empty() {
                         self.note_warm(&primary_of(&lookup.key));
                     }
-                    // Whoever asked may have gone.
+                    // The requester may be gone.
                     let _ = lookup.reply.send(found);
                 }
                 Err(error) => self.fail("cannot read the index", &error),
@@ -50,10 +50,10 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// All that is here of a key and may be used.
+    /// Reads all usable objects of a key.
     pub(super) fn read_key(&self, hash: u64, key: &[u8]) -> Result<Found<M>, Fault> {
         let primary = primary_of(key);
-        // First what waits, then the index: what is written in between is found twice, and never not at all.
+        // Queued changes first, then the index: a concurrently written object is then found twice, never missed.
         let floor = self.shared.log.floor();
         let layers = hold(&self.pending).layers_of(&primary);
         let Some(index) = self.index() else { return Ok(Vec::new()) };
@@ -80,13 +80,13 @@ impl<M: Meta> Volume<M> {
         }
         found.retain(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
         if self.shared.log.floor() != floor {
-            // The log was forgotten while we read, and what was read may be from before.
+            // The log was cleared during the read, so the result may be outdated.
             found.clear();
         }
         Ok(found)
     }
 
-    /// A record that is not what it should be is removed; one of another key with the same name is left.
+    /// Removes an invalid record; one of another key with the same name stays.
     fn forget_broken(&self, stored: &Stored, key: &[u8], event: VolumeEvent) {
         let is_others = Record::decode(&stored.record).is_some_and(|record| record.key != key);
         if !is_others {
@@ -97,7 +97,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// The object of a record whose parts are as they were written. Content in a file is compared before it is used.
+    /// Restores the object of an intact record. Content in a file is verified before use.
     fn restore(&self, stored: &Stored, (hash, key): (u64, &[u8])) -> Result<Object<M>, VolumeEvent> {
         let broken = VolumeEvent::RecordCorrupt;
         let record = Record::decode(&stored.record).ok_or(broken)?;

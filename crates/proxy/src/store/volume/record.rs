@@ -1,6 +1,6 @@
-//! An object as a volume's index has it.
+//! Encoding of an object in a volume's index.
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
 //! | 16 | the first half of the SHA-256 of all that follows |
 //! | 8, 8 | generation; until when it is useful, in seconds since 1970 |
@@ -9,7 +9,7 @@
 //! | 1, 8, 16 | kind of body (0 none, 1 in the index, 2 a file), its length, its checksum or the file's name |
 //! | | tags (8 bytes each), key, variant, metadata, lines |
 //!
-//! Numbers are big-endian. A record is believed when its checksum holds and nothing is missing or left over.
+//! Numbers are big-endian. A record is valid if its checksum matches and its length is exact.
 
 use crate::store::folder::FileId;
 use crate::store::object::{Meta, Object};
@@ -17,13 +17,13 @@ use crate::store::purge::Subject;
 use crate::store::seal::file_bytes;
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// Half of a SHA-256: an accident will not get past it.
+/// Half of a SHA-256: sufficient against accidental damage.
 pub(crate) type Checksum = [u8; 16];
 
-/// What names a record: 16 bytes for the key, 16 for the variant.
+/// Name of a record: 16 bytes for the key, 16 for the variant.
 pub(crate) type Id = [u8; 32];
 
-/// What names all variants of a key.
+/// Name of all variants of a key.
 pub(crate) type Primary = [u8; 16];
 
 pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
@@ -32,12 +32,12 @@ pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     sum
 }
 
-/// What names all variants of `key`. Not keyed: the same after each restart, and what it finds is compared whole.
+/// Name of all variants of `key`. Not keyed: the same after each restart; the full key is compared afterwards.
 pub(crate) fn primary_of(key: &[u8]) -> Primary {
     checksum(key)
 }
 
-/// What names one variant.
+/// Name of one variant.
 pub(crate) fn id_of(primary: &Primary, variant: &[u8]) -> Id {
     let mut id = [0; 32];
     id[..16].copy_from_slice(primary);
@@ -51,7 +51,7 @@ pub(crate) fn primary_in(id: &Id) -> Primary {
     primary
 }
 
-/// Where a record's content is.
+/// Location of a record's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     None,
@@ -68,7 +68,7 @@ impl Content {
     }
 }
 
-/// A record, read.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) generation: u64,
@@ -82,17 +82,17 @@ pub(super) struct Record<'a> {
     pub(super) content: Content,
 }
 
-/// Bytes of a record before its parts of any length.
+/// Bytes of a record before its variable-length fields.
 const FIXED_BYTES: usize = 16 + 8 + 8 + 6 * 4 + 2 + 1 + 8 + 16;
 
 impl<'a> Record<'a> {
-    /// Reads a record. `None` when it is not whole.
+    /// Decodes a record. `None` if it is invalid.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (sum, rest) = bytes.split_at_checked(16)?;
         (checksum(rest) == sum).then(|| Self::decode_unchecked(bytes)).flatten()
     }
 
-    /// As `decode`, believing the checksum: for searches of the whole index.
+    /// Like `decode`, without verifying the checksum, for scans of the whole index.
     pub(super) fn decode_unchecked(bytes: &'a [u8]) -> Option<Self> {
         let fixed = bytes.get(16..FIXED_BYTES)?;
         let mut rest = &bytes[FIXED_BYTES..];
@@ -131,14 +131,14 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// What purges look at.
+    /// Data that purges compare.
     pub(super) fn subject(&self) -> Subject<'_> {
         let locator = &self.key[self.locator.clone()];
         Subject { key: self.key, locator, tags: &self.tags, generation: self.generation }
     }
 }
 
-/// Writes a record. `None` for what does not fit its fields.
+/// Encodes a record. `None` if a field is too long.
 pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Vec<u8>> {
     let mut meta = Vec::new();
     object.meta().encode(&mut meta);
@@ -173,9 +173,9 @@ pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Ve
     Some(bytes)
 }
 
-/// Bytes that a record is reckoned to take on its volume.
+/// Estimated bytes of a record on its volume.
 pub(super) fn cost(record_bytes: usize, content: Content) -> u64 {
-    /// Rows in three tables, and pages that are not full: measured.
+    /// Rows in three tables, and partly filled pages: measured.
     const ROWS_BYTES: u64 = 200;
     const PAGE_BYTES: u64 = 4_096;
     let content = match content {

@@ -1,12 +1,12 @@
-//! Room on the file system that belongs to the index.
+//! Disk space reserved for the index.
 //!
-//! The index must not meet the end of the file system within a transaction: a database that was refused a page cannot be
-//! used any more. So a file of some MiB holds room for it. When the file system refuses the index a write, the file gives
-//! its room back and the write is tried again; the volume is full from then on, and what it still writes, removals and
-//! purges, fits. The file is filled again when there is room.
+//! The index must not run out of disk space within a transaction: a database that was refused a page is unusable.
+//! Therefore a file of some MiB reserves space. If the file system refuses the index a write, the file frees its space
+//! and the write is retried. The volume is then full; its remaining writes, removals and purges, fit. The file is
+//! refilled once there is space.
 //!
-//! A file system that gives the room to somebody else in that moment refuses the second write as well. Then the volume is
-//! given up, as after any other failure.
+//! If the file system gives the space to another process at that moment, the second write fails too. The volume then
+//! goes out of use, as after any other failure.
 
 use crate::store::folder::is_no_room;
 use crate::store::private::create_private_file;
@@ -19,13 +19,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The file's name in the volume's folder.
+/// File name in the volume's folder.
 pub(super) const FILE_NAME: &str = "reserve";
 
-/// Bytes of it: some hundred pages of each of the index's tables, which is what a step of a full volume changes.
+/// Its size: some hundred pages for each of the index's tables, the amount that a step of a full volume changes.
 pub(super) const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The file that holds room.
+/// The file that reserves space.
 #[derive(Debug)]
 pub(super) struct Reserve {
     file: File,
@@ -33,35 +33,35 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve of the volume in `folder`, as it was left; empty where there was none.
+    /// Opens the reserve of the volume in `folder` in its last state; empty if it is missing.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self { file: create_private_file(&folder.join(FILE_NAME))?, spent: AtomicU64::new(0) })
     }
 
-    /// Takes the room, unless it has it already. A file system that cannot promise room, or has none, leaves it empty.
+    /// Reserves the space if necessary. Stays empty if the file system cannot reserve space or has none.
     pub(super) fn fill(&self) {
         if self.file.metadata().is_ok_and(|data| data.len() >= RESERVE_BYTES) {
             return;
         }
         if rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, RESERVE_BYTES).is_err() {
-            // Part of it may have been taken.
+            // Part of it may have been allocated.
             let _ = self.file.set_len(0);
         }
     }
 
-    /// Gives the room back. Returns whether there was any.
+    /// Frees the space. Returns whether there was any.
     fn spend(&self) -> bool {
         let is_filled = self.file.metadata().is_ok_and(|data| data.len() > 0);
         self.spent.fetch_add(u64::from(is_filled), Ordering::Release);
         is_filled && self.file.set_len(0).is_ok()
     }
 
-    /// How often it was spent.
+    /// Number of times that it was spent.
     pub(super) fn spent(&self) -> u64 {
         self.spent.load(Ordering::Acquire)
     }
 
-    /// Does something that takes room, a second time with the reserve's where it is refused.
+    /// Performs a write, and if it is refused, once more with the reserve's space.
     fn with_room<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match work() {
             Err(error) if is_no_room(&error) && self.spend() => work(),
@@ -70,7 +70,7 @@ impl Reserve {
     }
 }
 
-/// The index's file, which takes room from the reserve where the file system has none.
+/// File of the index, which uses the reserve if the file system is full.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     file: FileBackend,

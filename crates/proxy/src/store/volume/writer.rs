@@ -1,4 +1,4 @@
-//! Writing behind, on a volume's writing thread.
+//! Background writing on a volume's writing thread.
 
 use super::index::Fault;
 use super::known::short;
@@ -18,37 +18,38 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Between two steps: each waits for the disk, and more objects in one step cost it little more.
+/// Interval between two steps: each waits for the disk, and more objects per step cost little more.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Room on the file system that is left alone, as an index that meets its end cannot be trusted any more.
+/// Space left free on the file system, since an index that runs out of space becomes unreliable.
 const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Records moved to the other end in one step, at the most.
+/// Maximum records moved to the other end in one step.
 const MOVES_MAX: usize = 1_024;
 
-/// Records dropped in one step when many are.
+/// Maximum records dropped in one step.
 const DROPS: usize = 10_000;
 
-/// The same on a full file system, where a step must fit into the index's reserve: a page of 4 KiB of each of four tables.
+/// The same on a full file system, where a step must fit into the index's reserve: a page of 4 KiB of each of four
+/// tables.
 const DROPS_WHEN_FULL: usize = (reserve::RESERVE_BYTES / (4 * 4_096)) as usize;
 
-/// Room that a full volume waits for before it takes more: twice what one step may bring, and the reserve.
+/// Free space required before a full volume accepts objects again: twice the maximum of one step, plus the reserve.
 const ROOM_AGAIN_BYTES: u64 = 4 * RESERVE_BYTES;
 
-/// How long a volume that was refused room although there is some, by a quota for instance, waits before it tries again.
+/// Delay before a retry if writes are refused despite free space, for instance by a quota.
 const REFUSED_WAIT: Duration = Duration::from_mins(10);
 
-/// Whether there is room. Time and figures are arguments.
+/// Decision whether there is space. Time and measurements are arguments.
 #[derive(Debug, Default)]
 struct Room {
-    /// Refusals so far, of content and of the index.
+    /// Refusals so far, for content and the index.
     refusals: u64,
     refused_until: Option<Instant>,
 }
 
 impl Room {
-    /// Whether the volume takes nothing more at `now`, when it `was_full` and the file system claims `free_bytes`.
+    /// Returns whether the volume is full at `now`, given that it `was_full` and the file system reports `free_bytes`.
     fn is_full(&mut self, now: Instant, was_full: bool, free_bytes: u64, refusals: u64) -> bool {
         let least = if was_full { ROOM_AGAIN_BYTES } else { RESERVE_BYTES };
         if refusals != self.refusals {
@@ -59,20 +60,20 @@ impl Room {
     }
 }
 
-/// An object that is ready to be named by the index.
+/// An object that is ready for the index.
 struct Ready<M> {
     id: Id,
     object: Arc<Object<M>>,
     record: Vec<u8>,
     content: Content,
-    /// The file that this step names for the first time, if any.
+    /// The file first referenced in this step, if any.
     file: Option<Arc<BodyFile>>,
-    /// The object that takes its place in memory, when its content has moved from there.
+    /// Its replacement in memory, if its content has moved to the disk.
     moved: Option<Arc<Object<M>>>,
 }
 
 impl<M: Meta> Volume<M> {
-    /// Writes until the volume is given up.
+    /// Writes until the volume goes out of use.
     pub(super) fn write_behind(&self) {
         let mut last_step = Instant::now();
         let mut room = Room::default();
@@ -121,10 +122,10 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// The last act of the thread, however it ended.
+    /// Last act of the thread, however it ended.
     pub(super) fn stop_writing(&self) {
         let orders = std::mem::replace(&mut *hold(&self.orders), super::Orders { is_over: true, ..Default::default() });
-        // Whoever waits for one learns that it is not done.
+        // Waiting threads learn that their order failed.
         drop(orders);
         if !self.folder.is_good() {
             let problem = self.folder.problem();
@@ -133,14 +134,14 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Nothing of this volume is believed any more, now or after a restart.
+    /// Makes the content of this volume unusable, now and after a restart.
     fn abandon(&self) {
         *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-        // A disk that is full, or read-only by now, may refuse even that; then the next start finds what it finds.
+        // A full or read-only disk may refuse even this; the next start then uses the index it finds.
         let _ = std::fs::remove_file(self.folder.path.join(super::index::FILE_NAME));
         *hold(&self.pending) = super::Pending::default();
         self.known.clear();
-        // Their content may be unreadable at any moment.
+        // Their content may become unreadable at any moment.
         let mut lost = Vec::new();
         self.shared.memory.each(|object| {
             if object.body().place().is_some_and(|place| Arc::ptr_eq(place.folder(), &self.folder)) {
@@ -152,7 +153,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Writes all that waits, and lets the oldest go where there is no room.
+    /// Writes all queued changes, and evicts the oldest records if there is no space.
     fn step(&self) -> Result<(), Fault> {
         let layer = hold(&self.pending).begin();
         let outcome = self.write_layer(&layer);
@@ -204,7 +205,7 @@ impl<M: Meta> Volume<M> {
                     && matches!(made.content, Content::Inline { .. })
                     && !writing.holds(&made.id, made.content)?
                 {
-                    // It is larger than the record that is there already, so it must wait for room.
+                    // It is larger than the existing record, so it must wait for space.
                     writing.remove(&made.id)?;
                     unplaced.push(position);
                     continue;
@@ -212,7 +213,7 @@ impl<M: Meta> Volume<M> {
                 if let (Content::File { id, .. }, None) = (made.content, &made.file)
                     && !writing.knows_file(id)?
                 {
-                    // It was evicted meanwhile; its file is gone.
+                    // It was evicted in the meantime; its file is gone.
                     writing.remove(&made.id)?;
                     unplaced.push(position);
                     continue;
@@ -227,7 +228,7 @@ impl<M: Meta> Volume<M> {
             Ok((self.make_room(writing)?, unplaced))
         })?;
 
-        // From here on the index is what a restart finds.
+        // From here on, a restart finds this state.
         for primary in &written.emptied {
             self.known.remove(primary);
         }
@@ -266,8 +267,8 @@ impl<M: Meta> Volume<M> {
         Ok(())
     }
 
-    /// Compares the room on the file system with what has to be left there. A volume that is full although its budget is
-    /// not used up keeps what it has, and takes nothing more until there is room again.
+    /// Compares free space with the required reserve. A volume that is full although its budget is not used up retains
+    /// its objects and accepts no more until there is space.
     fn look_for_room(&self, room: &mut Room, now: Instant) {
         let refusals = self.folder.refusals() + self.reserve.spent();
         let is_full = room.is_full(now, self.folder.is_full(), self.free_bytes(), refusals);
@@ -293,12 +294,12 @@ impl<M: Meta> Volume<M> {
         self.shared.notices.report(event, &self.folder.path.display(), &detail);
     }
 
-    /// Room on the file system; all there is where it does not say.
+    /// Free space on the file system; the maximum if it is unknown.
     fn free_bytes(&self) -> u64 {
         rustix::fs::statvfs(&self.folder.path).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
     }
 
-    /// An object is not written after all. Content that was never synced may not be read again one day.
+    /// Abandons writing an object. Content that was never synced may become unreadable.
     fn give_up(&self, object: &Arc<Object<M>>) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         if object.body().place().is_some_and(|place| !place.is_indexed()) {
@@ -306,7 +307,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Brings all of an object but its record to the disk. `None` when it is not to be written, or cannot be.
+    /// Writes all of an object except its record. `None` if it must not or cannot be written.
     fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<Ready<M>> {
         let (purged, _) = self.shared.log.verdict(&object.subject());
         if !self.shared.log.may_be_written(object.generation(), purged) {
@@ -338,7 +339,7 @@ impl<M: Meta> Volume<M> {
         Some(Ready { id, object: Arc::clone(object), record, content, file, moved })
     }
 
-    /// The same object with its content elsewhere.
+    /// The same object with other content.
     fn with_body(&self, object: &Object<M>, body: StoredBody) -> Option<Arc<Object<M>>> {
         let mut meta = Vec::new();
         object.meta().encode(&mut meta);
@@ -349,7 +350,7 @@ impl<M: Meta> Volume<M> {
         Some(Arc::new(made))
     }
 
-    /// Seals a file and brings all of it to the disk. Returns whether it is there; a disk without room is no failure.
+    /// Seals a file and syncs it. Returns whether that succeeded; a full disk is no failure.
     fn seal(&self, file: &Arc<BodyFile>, primary: Primary, bytes: u64) -> bool {
         match file.seal(primary, bytes).and_then(|()| file.sync()) {
             Ok(()) => true,
@@ -372,7 +373,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Copies content from a memory file to one of ours.
+    /// Copies content from a memory file to a file on the volume.
     fn copy(&self, from: &OwnedFd, bytes: u64) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         self.folder.room_for(bytes)?;
         if self.free_bytes() < RESERVE_BYTES + bytes {
@@ -400,7 +401,7 @@ impl<M: Meta> Volume<M> {
         copied.map_err(|error| self.note_write_error(&error)).ok()
     }
 
-    /// Lets the oldest go until the budget is kept. Returns the files that went, with their keys.
+    /// Evicts the oldest records until the budget is met. Returns their files with keys.
     fn make_room(&self, writing: &mut Writing<'_>) -> Result<Vec<(Vec<u8>, FileId)>, Fault> {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let loose = self.folder.loose_bytes();
@@ -419,7 +420,7 @@ impl<M: Meta> Volume<M> {
         Ok(files)
     }
 
-    /// Whether a record was asked for since it was written, here or in memory.
+    /// Returns whether a record was requested since it was written, here or in memory.
     fn is_warm(&self, record: &Record<'_>) -> bool {
         if self.shared.log.verdict(&record.subject()).0 != Purged::No {
             return false;
@@ -432,7 +433,7 @@ impl<M: Meta> Volume<M> {
         bucket.objects().iter().any(|object| object.variant() == record.variant && object.hits() > 0)
     }
 
-    /// What is in a file that was removed is not held open for memory's sake.
+    /// Closes a removed file that memory still holds open.
     pub(super) fn drop_from_memory(&self, key: &[u8], file: FileId) {
         let hash = self.shared.hash(key);
         self.shared.memory.change_key(hash);
@@ -444,14 +445,14 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Does what the control thread waits for.
+    /// Carries out an order of the control thread.
     fn obey(&self, order: Order) -> Result<(), Fault> {
         let Some(index) = self.index() else { return Ok(()) };
         match order {
             Order::Purges { purges, generation, dropped, done } => {
                 index.write(|writing| {
                     if purges.iter().any(|(target, last)| *target == Target::All && last.hard == generation) {
-                        // It covers all that came before.
+                        // This covers all earlier purges.
                         writing.forget_purges(generation - 1)?;
                     }
                     for (target, last) in &purges {
@@ -459,7 +460,7 @@ impl<M: Meta> Volume<M> {
                     }
                     writing.set_generation(generation)
                 })?;
-                // In force from here on. What follows only gives room back, and is done bit by bit.
+                // The purges are now effective. The rest only frees space and happens gradually.
                 hold(&self.drops).extend(dropped);
                 let _ = done.try_send(());
             }
@@ -492,14 +493,14 @@ impl<M: Meta> Volume<M> {
         if self.folder.is_full() { DROPS_WHEN_FULL } else { DROPS }
     }
 
-    /// Removes some of the records that were purged.
+    /// Removes some of the purged records.
     fn drop_some(&self) -> Result<(), Fault> {
         let part = {
             let mut drops = hold(&self.drops);
             let rest = drops.len().saturating_sub(self.drops_max());
             drops.split_off(rest)
         };
-        // One that was stored again meanwhile stays.
+        // A record stored again in the meantime stays.
         let goes = |record: &Record<'_>| self.shared.log.verdict(&record.subject()).0 == Purged::Hard;
         if part.is_empty() { Ok(()) } else { self.drop_all(&part, goes) }
     }
@@ -521,8 +522,8 @@ impl<M: Meta> Volume<M> {
     }
 }
 
-/// Whether an object may be written to a full disk: its content is there already, so that only a record changes. Content
-/// in the index is compared with what is there before it is written.
+/// Returns whether an object may be written to a full disk: its content is already there, so only a record changes.
+/// Content in the index is compared with the existing one first.
 fn needs_little_room<M>(object: &Object<M>) -> bool {
     match object.body() {
         StoredBody::Empty | StoredBody::Memory(_) => true,
@@ -530,7 +531,7 @@ fn needs_little_room<M>(object: &Object<M>) -> bool {
     }
 }
 
-/// What a change brings to the disk beside what lies in a file there already.
+/// Bytes that a change adds to the disk, except content already in a file there.
 fn inline_bytes<M>(change: &Change<M>) -> u64 {
     match change {
         Change::Write(object) if object.body().place().is_none() => object.body().len(),

@@ -1,4 +1,4 @@
-//! An index that is being changed.
+//! A write transaction of the index.
 
 use super::index::{BODIES, FACTS, FILES, Fault, INDEX, PURGES, RECORDS, range_of};
 use super::record::{Content, Id, Primary, Record, cost, id_of, primary_in, primary_of};
@@ -6,19 +6,19 @@ use crate::store::folder::FileId;
 use crate::store::purge::{Last, Target};
 use redb::{ReadableTable, Table, WriteTransaction};
 
-/// What a transaction came to.
+/// Result of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) bytes: u64,
     pub(super) objects: u64,
-    /// Files that the index names no more.
+    /// Files that the index no longer references.
     pub(super) doomed: Vec<FileId>,
-    /// Keys that have no record any more.
+    /// Keys without any remaining record.
     pub(super) emptied: Vec<Primary>,
     pub(super) evicted: u64,
 }
 
-/// An index that is being changed.
+/// A write transaction of the index.
 pub(super) struct Writing<'t> {
     index: Table<'t, Id, u64>,
     records: Table<'t, u64, &'static [u8]>,
@@ -30,7 +30,7 @@ pub(super) struct Writing<'t> {
 }
 
 impl<'t> Writing<'t> {
-    /// Opens all tables for a change.
+    /// Opens all tables for writing.
     pub(super) fn begin(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
         let facts = transaction.open_table(FACTS)?;
         let fact = |name| Ok::<_, Fault>(facts.get(name)?.map_or(0, |value| value.value()));
@@ -46,7 +46,7 @@ impl<'t> Writing<'t> {
         })
     }
 
-    /// Closes them. What it came to is written down with the rest.
+    /// Closes the tables and records the statistics.
     pub(super) fn end(mut self) -> Result<Written, Fault> {
         self.facts.insert("bytes", self.written.bytes)?;
         self.facts.insert("objects", self.written.objects)?;
@@ -55,24 +55,24 @@ impl<'t> Writing<'t> {
 }
 
 impl Writing<'_> {
-    /// Bytes of all records, as reckoned.
+    /// Estimated bytes of all records.
     pub(super) const fn bytes(&self) -> u64 {
         self.written.bytes
     }
 
-    /// Whether the index names a file.
+    /// Returns whether the index references a file.
     pub(super) fn knows_file(&self, id: FileId) -> Result<bool, Fault> {
         Ok(self.files.get(id.encode())?.is_some())
     }
 
-    /// The content of the record `id`, as it stands there.
+    /// Content location of the record `id`.
     pub(super) fn content_of(&self, id: &Id) -> Result<Option<Content>, Fault> {
         let Some(sequence) = self.index.get(id)?.map(|row| row.value()) else { return Ok(None) };
         let record = self.records.get(sequence)?;
         Ok(record.and_then(|bytes| Record::decode(bytes.value()).map(|record| record.content)))
     }
 
-    /// Whether the record `id` has this content already.
+    /// Returns whether the record `id` already has this content.
     pub(super) fn holds(&self, id: &Id, content: Content) -> Result<bool, Fault> {
         Ok(match (content, self.content_of(id)?) {
             (Content::File { id, .. }, Some(Content::File { id: other, .. })) => id == other,
@@ -81,7 +81,7 @@ impl Writing<'_> {
         })
     }
 
-    /// Writes a record. `body` is small content; `None` keeps what stands there, which is the same.
+    /// Writes a record. `body` is small content; `None` retains the identical existing one.
     pub(super) fn put(
         &mut self,
         (id, sequence): (&Id, u64),
@@ -117,7 +117,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Removes the record `id`, where there is one.
+    /// Removes the record `id`, if it exists.
     pub(super) fn remove(&mut self, id: &Id) -> Result<(), Fault> {
         let Some(sequence) = self.index.remove(id)?.map(|row| row.value()) else { return Ok(()) };
         self.drop_record(sequence)?;
@@ -133,7 +133,7 @@ impl Writing<'_> {
         ids.iter().try_for_each(|id| self.remove(id))
     }
 
-    /// Removes the record with this sequence number, if it is still there and `goes` says so.
+    /// Removes the record with this sequence number, if it exists and `goes` returns true.
     pub(super) fn remove_sequence(
         &mut self,
         sequence: u64,
@@ -169,8 +169,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Takes the oldest record off, or gives it a second chance at the other end, under the number `next`, when `keeps`
-    /// says so. Returns whether there was one, and whether the number was used.
+    /// Removes the oldest record or, if `keeps` returns true, moves it to the other end under the number `next`.
+    /// Returns whether there was one, and whether the number was used.
     pub(super) fn evict(
         &mut self,
         next: u64,
@@ -179,14 +179,14 @@ impl Writing<'_> {
         let oldest = self.records.first()?.map(|(sequence, record)| (sequence.value(), record.value().to_vec()));
         let Some((sequence, bytes)) = oldest else { return Ok(None) };
         let Some(record) = Record::decode(&bytes) else {
-            // Nobody can read it, so nobody can say what its name is.
+            // It is unreadable, so its name is unknown.
             self.drop_record(sequence)?;
             return Ok(Some(Evicted::Gone(None)));
         };
         let id = id_of(&primary_of(record.key), record.variant);
         if !keeps(&record) {
             self.remove(&id)?;
-            // A record that its name does not lead to any more.
+            // A record that its name no longer refers to.
             self.drop_record(sequence)?;
             self.written.evicted += 1;
             let file = if let Content::File { id, .. } = record.content { Some(id) } else { None };
@@ -205,7 +205,7 @@ impl Writing<'_> {
         Ok(Some(Evicted::Moved))
     }
 
-    /// Remembers a purge.
+    /// Records a purge.
     pub(super) fn put_purge(&mut self, target: &Target, last: Last) -> Result<(), Fault> {
         let bytes = target.encode();
         let old = self.purges.get(bytes.as_slice())?.map_or((0, 0), |row| row.value());
@@ -213,7 +213,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Forgets purges up to `generation`.
+    /// Removes purges up to `generation`.
     pub(super) fn forget_purges(&mut self, generation: u64) -> Result<(), Fault> {
         self.purges.retain(|_, (hard, soft)| hard.max(soft) > generation)?;
         Ok(())
@@ -230,11 +230,11 @@ impl Writing<'_> {
     }
 }
 
-/// What became of the oldest record.
+/// Result for the oldest record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
-    /// It went, and with it this file of this key.
+    /// It was removed, and with it this file of this key.
     Gone(Option<(Vec<u8>, FileId)>),
-    /// It stands at the other end now.
+    /// It was moved to the other end.
     Moved,
 }
