@@ -1,7 +1,7 @@
-//! From what a page has written to a response: the head, and the content without a needless copy.
+//! Construction of the response from a page's output: the head, and the content with as few copies as possible.
 //!
-//! What is small goes into one buffer, which is used again as soon as the answer is sent. What is large stays where it
-//! is: static segments in the page, the rest in the buffer it was written to, and a `writev` of slices sends them.
+//! Small content goes into one buffer, which is reused after the response is sent. Large content stays in place:
+//! static segments in the page, the rest in its output buffer; a `writev` of slices sends them.
 
 use crate::api::policy::DEFAULT as CACHE_DEFAULT;
 use crate::asking::Changes;
@@ -18,30 +18,30 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Contents up to this size are put together in one buffer: what the pump would copy in any case.
+/// Size up to which content is gathered in one buffer, in bytes: the connection would copy it in any case.
 const WHOLE_BYTES_MAX: usize = 16 * 1024;
 
-/// Pieces below this size are copied also in larger contents: a slice of its own costs the kernel more.
+/// Size below which pieces are copied even in larger content, in bytes: a separate slice costs the kernel more.
 const SLICE_BYTES_MIN: usize = 2 * 1024;
 
-/// Heads kept with a page: most pages have few lengths.
+/// Heads cached per page: most pages have few lengths.
 const HEADS_MAX: usize = 8;
 
-/// The type of what says nothing about it.
+/// The default Content-Type.
 const TYPE_DEFAULT: &str = "text/html; charset=utf-8";
 
-/// Names that no header step changes: they say how the message is framed.
+/// Fields that no header step changes, as they frame the message.
 const FRAMING: [&str; 6] =
     ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
 
-/// Heads that answers of a page had lately.
+/// The most recent heads of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     kept: Vec<(HeadKey, Head)>,
     next: usize,
 }
 
-/// What a head is made of, but for the page's own lines.
+/// The key of a cached head, without the page's own lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeadKey {
     status: u16,
@@ -67,7 +67,7 @@ impl Heads {
     }
 }
 
-/// The head for `draft`, and the lines that only this answer has. `length`: of the content, when it is known.
+/// The head for `draft`, and the additional lines of this response. `length` is that of the content, if known.
 pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Changes) -> (Head, Option<Rc<[u8]>>) {
     let has = |name: &[u8]| draft.field(name).is_some();
     let mut fields = draft.fields().peekable();
@@ -85,7 +85,7 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Ch
     }
     let mut lines = Vec::new();
     for (name, value) in fields {
-        // What header steps set or take away is not the page's to say.
+        // Header steps take precedence over the page.
         let is_changed = changes.fields.iter().any(|change| match change {
             FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.as_bytes().eq_ignore_ascii_case(name),
             FieldOp::Add(..) => false,
@@ -121,8 +121,8 @@ fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
     changed_head(key.status, &fields, changes)
 }
 
-/// The head for `status` with `fields`, changed as header steps say. Fields that frame the message stay as they are; a value
-/// that could end its line is left out.
+/// The head for `status` with `fields`, after the header operations. Framing fields are unchanged; a value that could
+/// end its line is left out.
 pub(crate) fn changed_head(status: u16, fields: &[(&str, &str)], changes: &[FieldOp]) -> Head {
     let mut fields = fields.to_vec();
     for change in changes {
@@ -145,17 +145,17 @@ pub(crate) fn changed_head(status: u16, fields: &[(&str, &str)], changes: &[Fiel
     Head::new(status, &fields)
 }
 
-/// A part of a content that is put together.
+/// A part of gathered content.
 enum Part {
     /// A range of the page's static bytes.
     Static(Range<usize>),
-    /// A range of what was written.
+    /// A range of the written bytes.
     Written(Range<usize>),
-    /// A range of what was copied.
+    /// A range of the copied bytes.
     Copied(Range<usize>),
 }
 
-/// Bytes that `output` makes of `page`.
+/// Bytes of the content that `output` of `page` has.
 pub(crate) fn length(page: &Page, output: &Output) -> usize {
     let of = |piece: &Piece| match *piece {
         Piece::Static(number) => page.range(number).map_or(0, |range| range.len()),
@@ -164,8 +164,8 @@ pub(crate) fn length(page: &Page, output: &Output) -> usize {
     output.pieces().iter().map(of).sum()
 }
 
-/// The content of `output`, which has `length` bytes. A small one is put together in `spare`, unless the answer before is
-/// still being sent from there.
+/// The content of `output`, which has `length` bytes. Small content is gathered in `spare`, unless the previous
+/// response is still being sent from it.
 pub(crate) fn body(
     page: &Page,
     output: &mut Output,
@@ -197,7 +197,7 @@ pub(crate) fn body(
             fill(buffer);
             return Ok(Body::Bytes(SharedBytes::from_shared(Rc::clone(spare))));
         }
-        // The answer before waits for its client, and so may this one.
+        // The previous response waits for its client, and so may this one.
         let mut buffer = Vec::with_capacity(length);
         fill(&mut buffer);
         return Ok(match keep(buffer)?.part(0..length) {
@@ -221,7 +221,7 @@ pub(crate) fn segments(
             Piece::Static(number) => {
                 let Some(range) = page.range(number).filter(|range| !range.is_empty()) else { continue };
                 match parts.last_mut() {
-                    // What stands side by side in the page is one slice.
+                    // Adjacent static ranges become one slice.
                     Some(Part::Static(last)) if last.end == range.start => last.end = range.end,
                     _ if range.len() < SLICE_BYTES_MIN => copy(&mut parts, &mut copied, &page.segments()[range]),
                     _ => parts.push(Part::Static(range)),

@@ -1,24 +1,24 @@
-//! What a page can call. The manual for authors is docs/pages.md.
+//! The API of pages. The manual for authors is docs/pages.md.
 //!
-//! [`install`] lays everything into a worker's [`Sandbox`] before it is sealed. The functions work on the [`Exchange`]
-//! of the run that calls them; what one request's page keeps between calls is in that exchange's slots. Before the
-//! head of the answer is sent, [`Api::finish_head`] adds what follows from what the page did: the session's cookie, and
-//! what caches are told.
+//! [`install`] adds everything to a worker's [`Sandbox`] before it is sealed. The functions operate on the
+//! [`Exchange`] of the run that calls them; per-request state between calls is in that exchange's slots. Before the
+//! head of the response is sent, [`Api::finish_head`] adds the fields that follow from the page's actions: the
+//! session cookie, Vary and Cache-Control.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `request`, `content`, `body`, `upload` | what was asked, and content as it is read |
-//! | `response`, [`field`], [`policy`], [`cookie`] | what is answered, and who may keep it |
-//! | `reads` | what the page read of the request: Vary, and responses that belong to one visitor |
-//! | `pairs` | `pairs` of tables whose values are not in themselves |
+//! | `request`, `content`, `body`, `upload` | the request, and its content as it is read |
+//! | `response`, [`field`], [`policy`], [`cookie`] | the response, and its caching policy |
+//! | `reads` | the parts of the request that the page read: Vary, and responses private to one visitor |
+//! | `pairs` | `pairs` of tables whose values are virtual |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest`, [`json`] | dates, escapes, hashes, encodings |
-//! | `kv`, `db`, `fetch` | what is kept, and other servers |
-//! | [`form`], [`multipart`], [`spool`], [`budget`] | decoders of content, where files of a form stay, and how much |
-//! | [`password`] | hashes of passwords, made and verified on a thread of their own |
+//! | `kv`, `db`, `fetch` | stored data, and other servers |
+//! | [`form`], [`multipart`], [`spool`], [`budget`] | decoders of content, storage of uploaded files, and its bounds |
+//! | [`password`] | hashing and verification of passwords on a separate thread |
 //! | [`log`], [`mod@refusal`] | lines for the server's log; refusals by name |
 //!
-//! Absent: files, processes, and servers that the configuration does not name.
+//! Absent by design: files, processes, and servers that the configuration does not name.
 
 mod body;
 pub mod budget;
@@ -65,31 +65,31 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the pages of one `pages` or `page` step may use, shared by all workers.
+/// Resources of the pages of one `pages` or `page` step, shared by all workers.
 #[derive(Debug)]
 pub struct ApiSettings {
-    /// How much of a request's content is taken.
+    /// Bounds of a request's content.
     pub body: BodyLimits,
-    /// What pages of all sites may hold of contents, all together.
+    /// The budget for contents held by pages of all sites.
     pub budget: Arc<Budget>,
-    /// Who hashes and verifies passwords, for all sites.
+    /// The password service of all sites.
     pub passwords: Arc<Passwords>,
-    /// Where files of a form are kept while a page looks at them, when they are large. A worker that may make no files
-    /// there keeps them in memory.
+    /// The folder of large uploaded files while a page processes them. A worker that may not create files there holds
+    /// them in memory.
     pub spool_folder: PathBuf,
-    /// The keys of sessions and tokens; `None`: there are no sessions.
+    /// The keys of sessions and tokens; `None` disables sessions.
     pub secret: Option<Arc<SecretFile>>,
-    /// The database; `None`: there is none.
+    /// The database, if any.
     pub database: Option<Database>,
-    /// Values that workers share.
+    /// Values shared by workers.
     pub kv: Arc<Kv>,
-    /// What `fetch` may ask, by its name.
+    /// The servers available to `fetch`, by name.
     pub upstreams: BTreeMap<String, OriginAddress>,
-    /// The time of the place, for `TIMEDATE()` and dates.
+    /// The local time zone, for `TIMEDATE()` and dates.
     pub zone: TimeZone,
 }
 
-/// What pages may use, on one worker.
+/// The API of pages on one worker.
 #[derive(Clone, Debug)]
 pub struct Api {
     settings: Arc<ApiSettings>,
@@ -97,29 +97,29 @@ pub struct Api {
 }
 
 impl Api {
-    /// For a worker, whose `client` asks the upstreams; `None`: nothing can be asked.
+    /// For a worker, whose `client` sends upstream requests; `None` disables them.
     pub fn new(settings: Arc<ApiSettings>, client: Option<OriginClient>) -> Self {
         Self { settings, client }
     }
 
-    /// What may be used.
+    /// The resources.
     pub fn settings(&self) -> &ApiSettings {
         &self.settings
     }
 
-    /// To be called once before the head of the answer is sent, whether by a flush or at the page's end: sets the
-    /// session's cookie, adds the Vary that follows from what the page read of the request and, where that belongs to one
-    /// visitor or a cookie is set, makes the answer private. After it the
-    /// page's attempts to change the head are errors.
+    /// Must be called once before the head of the response is sent, by a flush or at the page's end. It sets the
+    /// session cookie, adds the Vary that follows from the parts of the request that the page read and, if those
+    /// belong to one visitor or a cookie is set, makes the response private. Later changes of the head by the page
+    /// are errors.
     ///
-    /// A Content-Type and [`policy::DEFAULT`] are the caller's to add where the draft has none of
-    /// that name: an answer of neither has the same head as the one before.
+    /// The caller adds a Content-Type and [`policy::DEFAULT`] if the draft has no field of that name: a response
+    /// without either shares its head with the previous one.
     pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
         response::finish(self, sandbox.lua(), exchange)
     }
 }
 
-/// Lays everything that pages can call into `sandbox`, which is not sealed yet.
+/// Adds the whole API to `sandbox`, which must not be sealed yet.
 pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     let api = Rc::new(api.clone());
     json::prepare(sandbox.lua())?;
@@ -138,14 +138,14 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     fetch::install(sandbox, &api)
 }
 
-/// The refusal that a run failed with: `message` is what its failure says. `None` when it failed otherwise, also where
-/// the page was told of a refusal before and caught it.
+/// The refusal that a run failed with, given the failure's `message`. `None` if it failed for another reason, even if
+/// the page caught a refusal earlier.
 pub fn refusal(exchange: &mut Exchange, message: &str) -> Option<PageRefusal> {
     let refusal = exchange.slot_if::<refusal::Refused>().and_then(|refused| refused.get());
     refusal.filter(|refusal| message.contains(refusal.text()))
 }
 
-/// Takes the lines that the page has logged since this was last called, for the server's log.
+/// Takes the lines that the page has logged since the last call.
 pub fn take_log(exchange: &mut Exchange) -> Vec<LogLine> {
     log::take(exchange)
 }

@@ -1,4 +1,4 @@
-//! A request for a page, and what became of it.
+//! A request for a page, and its result.
 
 use crate::outcome::Outcome;
 use flatout_config::model::FieldOp;
@@ -10,12 +10,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Changes of the answer's fields that header steps make.
+/// The header operations for a response.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Their number, unique among combinations of steps on this worker.
     pub id: u32,
-    /// The changes, in the order to make them.
+    /// The operations, in order.
     pub fields: Rc<[FieldOp]>,
 }
 
@@ -24,35 +24,35 @@ pub struct Changes {
 pub struct Asking<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// The host that a trusted neighbour says was asked for; `None`: the request's own.
+    /// The host claimed by a trusted proxy; `None` for the request's own.
     pub host: Option<&'a [u8]>,
-    /// Its path as it is after rewriting, encoded; begins with `/`.
+    /// Its rewritten path, encoded; begins with `/`.
     pub path: &'a [u8],
-    /// The path decoded, without its first slash, and what is to be known of it.
+    /// The path decoded, without its leading slash, and its properties.
     pub decoded: (&'a [u8], PathFacts),
-    /// Its query after rewriting.
+    /// Its rewritten query.
     pub query: Option<&'a [u8]>,
-    /// What header steps change of the answer.
+    /// The header operations for the response.
     pub changes: &'a Changes,
-    /// Now.
+    /// The current time.
     pub now: Now,
 }
 
-/// Why there is no answer, for whoever makes error pages.
+/// Why there is no response, for the caller's error pages.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// The status.
     pub status: u16,
     /// One sentence for the visitor.
     pub text: &'static str,
-    /// Fields for the page.
+    /// Additional fields of the error page.
     pub fields: Vec<(&'static str, String)>,
     /// The reason.
     pub outcome: Outcome,
 }
 
 impl Refused {
-    /// The refusal for `outcome`. Visitors are told no more than that it is not their fault.
+    /// The refusal for `outcome`. Its sentence only tells visitors that they are not at fault.
     pub(crate) fn new(outcome: Outcome) -> Self {
         let status = outcome.status();
         let mut fields = vec![("Cache-Control", "no-store".to_owned())];
@@ -60,7 +60,7 @@ impl Refused {
             fields.push(("Retry-After", "1".to_owned()));
         }
         let text = match status {
-            // The sentences of refusals are for visitors as well: what they sent was not what the page takes.
+            // Messages of refusals are for visitors as well: the page does not accept their content.
             400..=499 => "What you sent is not what this page takes.",
             503 | 507 => "This page takes too much at this moment. Please try again.",
             _ => "This page has an error, which is not yours. Whoever runs the site can find it in the log.",
@@ -69,18 +69,18 @@ impl Refused {
     }
 }
 
-/// An answer that is being made.
+/// A pending response.
 pub type Making = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
 
-/// What became of a request.
+/// The result of handling a request.
 pub enum Handled {
-    /// The answer.
+    /// The response.
     Reply(Response),
-    /// The answer, later.
+    /// A pending response.
     Later(Making),
-    /// None.
+    /// No response.
     Refused(Refused),
-    /// No page has this name: another step may know it.
+    /// No page has this name: another step may handle it.
     NoPage,
 }
 

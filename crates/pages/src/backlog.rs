@@ -1,5 +1,5 @@
-//! The output of pages that waits for clients: in memory within one budget of all pages, then in files without names within
-//! another. Beyond both there is no more output, so a page does not begin to run.
+//! Buffered output of pages for slow clients: in memory within one budget of all pages, then in unnamed files within
+//! another. If both are exhausted, no further page starts.
 
 use crate::api::budget::{Budget, Share};
 use flatout_config::model::PageOutputBudget;
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Less than this does not go into a file: each costs a descriptor.
+/// Size below which output is not written to a file, in bytes, as each file costs a descriptor.
 const FILE_BYTES_MIN: usize = 64 * 1024;
 
-/// What pages of all sites may leave for clients to take.
+/// The bounds of output buffered by pages of all sites.
 #[derive(Debug)]
 pub struct Backlog {
     memory: Arc<Budget>,
@@ -35,12 +35,12 @@ impl Default for Backlog {
     }
 }
 
-/// Both budgets are used up, or the client's part of them.
+/// Both budgets, or the client's share of them, are exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BacklogFull;
 
 impl Backlog {
-    /// Changes the bounds. What waits stays.
+    /// Changes the bounds. Buffered output stays.
     pub fn set_bounds(&self, bounds: PageOutputBudget) {
         self.memory.set_bytes_max(bounds.memory_bytes_max);
         self.disk.set_bytes_max(bounds.disk_bytes_max);
@@ -56,12 +56,12 @@ impl Backlog {
         &self.disk
     }
 
-    /// Whether the client at this address may have more output.
+    /// Returns whether the client at this address may have more output buffered.
     pub(crate) fn has_room_for(&self, client: Option<IpAddr>) -> bool {
         self.memory.has_room_for(client) || self.disk.has_room_for(client)
     }
 
-    /// Keeps `buffer` until the client has taken it.
+    /// Buffers `buffer` until the client has taken it.
     pub(crate) fn keep(&self, mut buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
         buffer.shrink_to_fit();
         let mut share = self.memory.share(client);
@@ -82,14 +82,14 @@ impl Backlog {
     }
 }
 
-/// Output that is kept.
+/// Buffered output.
 pub(crate) enum Waiting {
     Memory(SharedBytes),
     File(Rc<OpenFile>),
 }
 
 impl Waiting {
-    /// A part of it.
+    /// A range of it.
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match self {
             Self::Memory(bytes) => Segment::Bytes(bytes.slice(range)),
@@ -101,7 +101,7 @@ impl Waiting {
     }
 }
 
-/// A share of memory that is soon free.
+/// A share of memory that is released soon.
 #[derive(Debug)]
 struct Released(Share);
 

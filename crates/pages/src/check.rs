@@ -1,11 +1,11 @@
-//! Checking pages without running them.
+//! Checks of pages without running them.
 
 use crate::template::{Files, Template, compile};
 use flatout_config::{Code, Diagnostics};
 use mlua::Error;
 use mlua::chunk::Compiler;
 
-/// Compiles a page or a script, and has Luau's compiler read what it was compiled to.
+/// Compiles a page or a script, and checks the result with Luau's compiler.
 pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
     let template = compile(name, files).template?;
     match Compiler::new().compile(&template.chunk) {
@@ -15,7 +15,7 @@ pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
     }
 }
 
-/// A message of Luau's compiler, `12: what is wrong` or `name:12: what is wrong`, at the page's line.
+/// A message of Luau's compiler, `12: message` or `name:12: message`, mapped to the page's line.
 pub fn syntax(template: &Template, message: &str, files: &dyn Files) -> Diagnostics {
     let parse = |text: &str| {
         let (line, rest) = text.split_once(':')?;

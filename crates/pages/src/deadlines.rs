@@ -1,7 +1,7 @@
-//! By when runs that wait must have ended: one clock a worker, which ticks as long as any of them waits.
+//! Deadlines of waiting runs: one timer per worker, which ticks while any run waits.
 //!
-//! A run that waits has a place here with the moment at which its driver is to be woken. The driver itself looks at the
-//! clock and ends the run: in here nobody knows what a run is.
+//! A waiting run has an entry with the moment at which its driver is to be woken. The driver checks the time and ends
+//! the run; this module does not access runs.
 
 use flatout_net::clock::Now;
 use flatout_net::timer::Timer;
@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::task::Waker;
 use tokio::task::spawn_local;
 
-/// How often the clock ticks, in milliseconds: so late a run may be ended.
+/// Interval of the timer, in milliseconds: a run may end this late.
 const TICK_MS: u64 = 100;
 
-/// The runs of one worker that wait.
+/// The waiting runs of one worker.
 #[derive(Default)]
 pub(crate) struct Deadlines {
     places: RefCell<Places>,
@@ -32,14 +32,14 @@ struct Waiting {
     waker: Waker,
 }
 
-/// A place, given back when it is dropped.
+/// An entry, freed on drop.
 pub(crate) struct Deadline {
     of: Rc<Deadlines>,
     at: usize,
 }
 
 impl Deadlines {
-    /// A place for a run that is to be woken at `due_ms` on the monotonic clock. Must be called within the worker's runtime.
+    /// An entry for a run to be woken at `due_ms` on the monotonic clock. Must be called within the worker's runtime.
     pub(crate) fn wait(self: &Rc<Self>, due_ms: u64, waker: &Waker) -> Deadline {
         if !self.is_ticking.replace(true) {
             spawn_local(tick(Rc::clone(self)));
@@ -47,14 +47,14 @@ impl Deadlines {
         Deadline { at: self.places.borrow_mut().add(Waiting { due_ms, waker: waker.clone() }), of: Rc::clone(self) }
     }
 
-    /// Wakes those whose time has come; whether anybody waits.
+    /// Wakes runs whose time has come; returns whether any are left.
     fn sweep(&self, now_ms: u64) -> bool {
         let due: Vec<Waker> = {
             let places = self.places.borrow();
             let waiting = places.all.iter().flatten().filter(|waiting| waiting.due_ms <= now_ms);
             waiting.map(|waiting| waiting.waker.clone()).collect()
         };
-        // A waker may be anything, also something that waits here.
+        // A waker may run arbitrary code, including calls to this table.
         due.into_iter().for_each(Waker::wake);
         let places = self.places.borrow();
         places.free.len() < places.all.len()
@@ -73,7 +73,7 @@ impl Places {
 }
 
 impl Deadline {
-    /// The same with another moment, or another waker.
+    /// Changes the moment and the waker.
     pub(crate) fn renew(&self, due_ms: u64, waker: &Waker) {
         if let Some(waiting) = &mut self.of.places.borrow_mut().all[self.at] {
             waiting.due_ms = due_ms;
@@ -96,7 +96,7 @@ impl fmt::Debug for Deadline {
     }
 }
 
-/// Ticks until nobody waits. A worker that can have no timer now tries again with the next run.
+/// Ticks while entries exist. If no timer can be created, the next run tries again.
 async fn tick(deadlines: Rc<Deadlines>) {
     if let Ok(timer) = Timer::new()
         && timer.set_interval(TICK_MS).is_ok()

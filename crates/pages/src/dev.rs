@@ -1,9 +1,8 @@
-//! What `dev` adds: errors in the browser, with the lines around them, and pages that load again when something changes.
+//! Features of `dev`: errors in the browser, with the surrounding lines, and automatic reload.
 //!
-//! The browser asks the page's own address, with a query that means nothing else, for events: so it works behind
-//! whatever routes and passwords the page is behind. Each answer lasts a few seconds and tells the number of changes
-//! so far; the browser asks again, and loads the page anew when the number is another. A server that starts anew
-//! begins with another number, too.
+//! The browser requests events from the page's own address, with a reserved query, so it passes the same routes and
+//! passwords. Each response lasts a few seconds and reports the number of changes so far; the browser repeats the
+//! request, and reloads the page if the number differs. A restarted server begins with a different number, too.
 
 use crate::asking::Asking;
 use crate::exchange::Exchange;
@@ -29,16 +28,16 @@ use std::task::{Context, Poll, ready};
 /// The query of requests for events.
 const QUERY: &[u8] = b"flatout-dev-events";
 
-/// How often the number of changes is looked at, in milliseconds.
+/// Interval between checks for changes, in milliseconds.
 const TICK_MS: u64 = 100;
 
-/// So many looks later an answer ends, so that a server that stops need not wait long.
+/// Checks after which a response ends, so that a stopping server need not wait long.
 const TICKS_MAX: u32 = 30;
 
-/// Lines shown before and behind the one that is meant.
+/// Lines shown before and after the failed one.
 const LINES_AROUND: u32 = 4;
 
-/// What is put behind each page. The number is kept by the page: the first that comes is the one it was made under.
+/// The script appended to each page. The page stores the first number it receives, that of its own version.
 const SCRIPT: &str = "<script>(()=>{let seen;const events=new EventSource(location.pathname+'?flatout-dev-events');\
     events.onmessage=event=>{if(seen===undefined)seen=event.data;else if(seen!==event.data)location.reload()}})()\
     </script>\n";
@@ -47,7 +46,7 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;mar
     h1{font-size:1.3rem}pre{background:#8881;padding:1rem;overflow:auto;border-radius:.4rem;line-height:1.4}\
     mark{background:#f553;color:inherit;display:block}code{font-weight:600}small{opacity:.7}";
 
-/// Puts the script behind what `exchange` holds, when that is a page for a browser.
+/// Appends the script to the output of `exchange`, if that is a page for a browser.
 pub(crate) fn add_script(exchange: &mut Exchange) {
     let is_html = exchange.draft.field(b"content-type").is_none_or(|value| value.starts_with(b"text/html"));
     if is_html && has_content(exchange.draft.status) {
@@ -55,7 +54,7 @@ pub(crate) fn add_script(exchange: &mut Exchange) {
     }
 }
 
-/// The events, when `asking` is for them.
+/// The events, if `asking` is a request for them.
 pub(crate) fn events(step: &PagesStep, asking: &Asking<'_>) -> Option<Response> {
     if asking.query != Some(QUERY) || asking.request.head.method != Method::Get {
         return None;
@@ -68,7 +67,7 @@ pub(crate) fn events(step: &PagesStep, asking: &Asking<'_>) -> Option<Response> 
     Some(Response::new(200, head, Body::Stream(Stream::new(source, None)), 0))
 }
 
-/// A number of this process, so that two processes do not tell the same one.
+/// The initial number of this process, different from that of another process.
 fn begun() -> u64 {
     static BEGUN: OnceLock<u64> = OnceLock::new();
     *BEGUN.get_or_init(precise_ns)
@@ -76,12 +75,12 @@ fn begun() -> u64 {
 
 type Ticking = Pin<Box<dyn Future<Output = Option<Timer>>>>;
 
-/// The next tick, with its timer; `None` when there are no more.
+/// The next tick, with its timer; `None` after the last.
 fn tick(timer: Timer) -> Ticking {
     Box::pin(async move { timer.tick().await.is_ok().then_some(timer) })
 }
 
-/// Tells the number of changes, at once and whenever it is another.
+/// Reports the number of changes, immediately and on each change.
 struct Events {
     tick: Ticking,
     epoch: Arc<AtomicU64>,
@@ -109,7 +108,7 @@ impl Source for Events {
     }
 }
 
-/// The page that says why a run failed, `place`: the name of the file, and the line.
+/// The page for a failed run. `place` is the name of the file, and the line.
 pub(crate) fn failure_page(
     step: &PagesStep,
     page: &Page,
@@ -138,7 +137,7 @@ pub(crate) fn failure_page(
     respond(outcome, &content)
 }
 
-/// The page that says why a page does not compile.
+/// The page for a compilation error.
 pub(crate) fn broken_page(text: &str, outcome: Outcome) -> Response {
     let mut content = String::from("<pre>");
     push_escaped(&mut content, text);
@@ -146,7 +145,7 @@ pub(crate) fn broken_page(text: &str, outcome: Outcome) -> Response {
     respond(outcome, &content)
 }
 
-/// A line of a traceback, `chunk:line ...`, with the line of the file that it comes from.
+/// A line of a traceback, `chunk:line ...`, with its source line.
 fn shown_call(step: &PagesStep, page: &Page, call: &str) -> String {
     let translate = || {
         let rest = call.strip_prefix(page.shown.as_str())?.strip_prefix(':')?;

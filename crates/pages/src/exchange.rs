@@ -1,8 +1,8 @@
-//! What a running page works on: the request's facts, the response in progress and the pieces of output.
+//! The state of a running page: the request's facts, the response in progress and the pieces of output.
 //!
-//! The driver owns an [`Exchange`], gives it to a [`Run`](crate::sandbox::Run) and has it back when the run has ended.
-//! Its buffers keep their room from one request to the next, and what a page does not use costs nothing. There is no
-//! Luau in here, and no input or output.
+//! The driver owns an [`Exchange`], hands it to a [`Run`](crate::sandbox::Run) and receives it back when the run has
+//! ended. Its buffers retain their capacity between requests, and unused parts cost nothing. It contains no Luau and
+//! no I/O.
 
 pub mod draft;
 pub mod facts;
@@ -17,32 +17,32 @@ use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that one request may print for the log; the rest is left out.
+/// Bytes that one request may print to the log; more are dropped.
 pub const PRINTED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that a request's run holds outside of the virtual machine and of its exchange: forms, contents, rows.
+/// Bytes that a run holds outside of the virtual machine and its exchange: forms, contents, rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside(Rc<Cell<usize>>);
 
 impl Beside {
-    /// Those of the running request.
+    /// The counter of the running request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
-    /// All of them.
+    /// Bytes held in total.
     pub(crate) fn held_bytes(&self) -> usize {
         self.0.get()
     }
 
-    /// Counts `bytes` as long as what comes back is there.
+    /// Counts `bytes` until the result is dropped.
     pub(crate) fn hold(&self, bytes: usize) -> Held {
         self.0.set(self.0.get().saturating_add(bytes));
         Held { beside: self.clone(), bytes }
     }
 }
 
-/// Bytes that are counted.
+/// Counted bytes.
 #[derive(Debug)]
 pub(crate) struct Held {
     beside: Beside,
@@ -55,58 +55,58 @@ impl Drop for Held {
     }
 }
 
-/// Whether the page has begun what it must end before it ends: a transaction.
+/// True while the page is in a state that it must end itself: a transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unfinished(Rc<Cell<bool>>);
 
 impl Unfinished {
-    /// That of the running request.
+    /// The flag of the running request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
-    /// Notes that something has begun, or ended.
+    /// Records the start or the end of that state.
     pub(crate) fn set(&self, is_unfinished: bool) {
         self.0.set(is_unfinished);
     }
 }
 
-/// A transaction that the page left open when it ended.
+/// A transaction that was open when its page ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abandoned {
-    /// The line of the page's code that ended it, where that is known.
+    /// The line of the page that ended it, if known.
     pub(crate) line: Option<u32>,
 }
 
-/// Everything one request's page sees and makes.
+/// Everything that the page of one request reads and writes.
 #[derive(Default)]
 pub struct Exchange {
-    /// What was asked.
+    /// The request.
     pub facts: Facts,
-    /// Status, field lines and cache policy of the answer.
+    /// Status, field lines and cache policy of the response.
     pub draft: Draft,
-    /// What was written.
+    /// The output.
     pub output: Output,
-    /// The request's content and the way for interim answers; the driver sets it when the request has content.
+    /// The request's content and the channel for interim responses; set by the driver if the request has content.
     pub offers: Option<Offers>,
-    /// What was left for the driver to wait for: set by a waiting native, taken by the run.
+    /// The operation that the driver must await: set by a waiting native function, taken by the run.
     pub(crate) wanted: Option<Wanted>,
-    /// Whether the page asked for what was written so far to be sent.
+    /// The page requested sending the output so far.
     pub(crate) flush: bool,
-    /// Whether the page has said that it is done.
+    /// The page has ended its run early.
     pub(crate) halted: bool,
-    /// The transaction that the page has ended within.
+    /// The transaction in which the page ended.
     pub(crate) abandoned: Option<Abandoned>,
-    /// Whether the head of the answer is on its way, so that nothing of it can be changed.
+    /// The head of the response is being sent, so it cannot change.
     pub(crate) head_sent: bool,
-    /// What the page printed, a line each, for the log.
+    /// Printed lines, for the log.
     printed: Vec<u8>,
-    /// What parts of the interface keep for the length of the request, by their types.
+    /// Per-request state of API modules, by type.
     slots: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 impl Exchange {
-    /// Empties it for the next request. Room of up to [`output::ROOM_KEPT_BYTES_MAX`] stays.
+    /// Clears it for the next request. Capacity up to [`output::ROOM_KEPT_BYTES_MAX`] is retained.
     pub fn clear(&mut self) {
         self.facts.clear();
         self.draft.clear();
@@ -122,17 +122,17 @@ impl Exchange {
         self.slots.clear();
     }
 
-    /// What the page printed: lines, for the log.
+    /// The printed lines, for the log.
     pub fn printed(&self) -> &[u8] {
         &self.printed
     }
 
-    /// The same, which are gone then.
+    /// Takes the printed lines.
     pub fn take_printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.printed)
     }
 
-    /// Adds a line for the log, as far as there is room.
+    /// Appends a line for the log, as far as there is room.
     pub fn print(&mut self, text: &[u8]) {
         let room = PRINTED_BYTES_MAX.saturating_sub(self.printed.len());
         if room > 1 {
@@ -141,13 +141,13 @@ impl Exchange {
         }
     }
 
-    /// Bytes held outside of the virtual machine, which count against the run's memory.
+    /// Bytes held outside of the virtual machine, which count against the run's memory limit.
     pub(crate) fn held_bytes(&self) -> usize {
         let beside = self.part::<Beside>().map_or(0, Beside::held_bytes);
         self.output.held_bytes() + self.draft.held_bytes() + self.printed.len() + beside
     }
 
-    /// Whether the page leads a transaction.
+    /// Returns whether the page has an open transaction.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.part::<Unfinished>().is_some_and(|unfinished| unfinished.0.get())
     }
@@ -156,27 +156,27 @@ impl Exchange {
         self.slots.iter().find_map(|(_, part)| part.downcast_ref())
     }
 
-    /// The part of type `T`, made when it is first asked for. It lives until the request ends.
+    /// The state of type `T`, created on first use. It lives until the request ends.
     pub fn slot<T: Default + 'static>(&mut self) -> &mut T {
         let wanted = TypeId::of::<T>();
         let at = self.slots.iter().position(|(kind, _)| *kind == wanted).unwrap_or_else(|| {
             self.slots.push((wanted, Box::new(T::default())));
             self.slots.len() - 1
         });
-        // The type was compared: only a broken `TypeId` could get past this to the fallback.
+        // The type was compared: only a broken `TypeId` could reach the fallback.
         match self.slots[at].1.downcast_mut() {
             Some(part) => part,
             None => unreachable!("a slot is found by its type"),
         }
     }
 
-    /// The part of type `T`, when there is one.
+    /// The state of type `T`, if it exists.
     pub fn slot_if<T: 'static>(&mut self) -> Option<&mut T> {
         self.slots.iter_mut().find_map(|(_, part)| part.downcast_mut())
     }
 
-    /// Ends the page's run, as if its last statement had run. A transaction that the page leads is rolled back when the
-    /// exchange is cleared; `line` then names the line of the page's code that ended it, for the log.
+    /// Ends the page's run, as if its last statement had run. An open transaction is rolled back when the exchange is
+    /// cleared; `line` then returns the line of the page that ended it, for the log.
     pub fn halt(&mut self, line: impl FnOnce() -> Option<u32>) {
         self.halted = true;
         if self.is_unfinished() {

@@ -1,8 +1,9 @@
-//! The pages of one step on one worker: from a path to a page, compiled when it is first asked for, and again when a
-//! file that it was made of has changed.
+//! The pages of one step on one worker: from a path to a page, compiled on first use, and recompiled when one of its
+//! files changes.
 //!
-//! What was found holds for a while (`recheck`), or until the kernel tells of a change; then the kernel is asked, and
-//! nothing is read again that has kept its identity. A page is swapped whole: a run goes on with the one it began with.
+//! A result is valid for a while (`recheck`), or until the kernel reports a change; then metadata is read, and only
+//! files with a new identity are read again. A page is replaced as a whole: a run continues with the one it started
+//! with.
 
 use crate::page::Loaded;
 use crate::sandbox::Sandbox;
@@ -19,23 +20,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Paths that are remembered at the most, those that name no page included.
+/// Upper bound of cached paths, including those without page.
 const PATHS_MAX: usize = 16_384;
 
-/// Longer ones are looked at each time: nobody fills memory with them.
+/// Upper bound of the length of cached paths, in bytes. Longer ones are looked up each time, so that requests cannot
+/// fill memory with them.
 const PATH_BYTES_MAX: usize = 256;
 
-/// Pages held at the most.
+/// Upper bound of cached pages.
 const PAGES_MAX: usize = 8_192;
 
-/// A change is promised to be seen within the recheck interval: this much of it is left for the tick of the coarse
-/// clock and for the answer itself.
+/// A change must be visible within the recheck interval: this margin covers the tick of the coarse clock and the
+/// response itself, in milliseconds.
 const RECHECK_SLACK_MS: u64 = 50;
 
-/// So long a page that may still change under its identity is believed where the kernel tells of changes.
+/// Recheck interval of an unsettled page in a watched folder, in milliseconds.
 const UNSETTLED_MS: u64 = 100;
 
-/// Endings of what is run. Their sources are never given out.
+/// Extensions of pages and scripts. Their sources are never served.
 pub const SOURCE_ENDINGS: &[&str] = &[".lhtml", ".luau"];
 
 const PAGE_ENDING: &[u8] = b".lhtml";
@@ -48,18 +50,18 @@ pub struct Folder {
     slots: RefCell<HashMap<Box<str>, Rc<Slot>, RandomState>>,
 }
 
-/// What a path stands for.
+/// The result of a lookup.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
-    /// This page.
+    /// A page.
     Page(Rc<Loaded>),
-    /// A folder with an index page, and the path lacks its slash.
+    /// A folder with an index page, requested without trailing slash.
     Slash,
     /// No page.
     Nothing,
 }
 
-/// What a path was found to stand for.
+/// A cached lookup.
 #[derive(Debug)]
 struct Known {
     what: What,
@@ -79,11 +81,11 @@ struct Slot {
     name: Box<str>,
     loaded: RefCell<Option<Rc<Loaded>>>,
     checked: Cell<Checked>,
-    /// Whether it was asked for since pages were last let go of.
+    /// True if it was used since the last eviction.
     used: Cell<bool>,
 }
 
-/// When something was last looked at.
+/// The time of a validation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checked {
     at_ms: u64,
@@ -91,7 +93,7 @@ struct Checked {
 }
 
 impl Folder {
-    /// The pages of `step`: none yet.
+    /// The pages of `step`, with an empty cache.
     pub fn new(step: Arc<PagesStep>) -> Rc<Self> {
         Rc::new(Self { step, paths: RefCell::default(), slots: RefCell::default() })
     }
@@ -101,7 +103,7 @@ impl Folder {
         &self.step
     }
 
-    /// The name of the file that would answer for a path, decoded and without its first slash, now. Nothing is kept.
+    /// The name of the file that currently handles a path, decoded and without its leading slash. Nothing is cached.
     pub fn name_of(&self, path: &[u8], facts: PathFacts) -> Option<String> {
         match self.look(path, facts) {
             (What::Page(slot), _) => Some(slot.name.to_string()),
@@ -109,13 +111,13 @@ impl Folder {
         }
     }
 
-    /// What `path`, decoded and without its first slash, stands for.
+    /// The result for `path`, decoded and without its leading slash.
     pub(crate) fn find(&self, path: &[u8], facts: PathFacts, now: Now, sandbox: &Sandbox) -> Found {
         let checked = self.checked(now);
-        // One page answers for all paths.
+        // One page handles all paths.
         let path = if self.step.only.is_some() { b"" } else { path };
         let known = self.paths.borrow().get(path).and_then(|known| {
-            // Whether a page is there is as good as settled: only its content may change within a tick.
+            // The existence of a page counts as settled: only its content may change within a tick.
             self.holds(known.checked, checked, true).then(|| known.what.clone())
         });
         let what = known.unwrap_or_else(|| self.look_and_keep(path, facts, checked));
@@ -131,7 +133,7 @@ impl Folder {
         Checked { at_ms: now.monotonic_ms, epoch }
     }
 
-    /// Whether what was found to hold at `last` may be believed at `now`.
+    /// Returns whether a result validated at `last` may be used at `now`.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
         match self.step.epoch {
             Some(_) if last.epoch != now.epoch => false,
@@ -150,7 +152,7 @@ impl Folder {
         let what = match what {
             What::Page(slot) => {
                 if slots.len() >= PAGES_MAX && !slots.contains_key(&slot.name) {
-                    // Pages that nobody asked for since the last time go; if that is none, all do.
+                    // Evicts pages not used since the last eviction; if there are none, all.
                     slots.retain(|_, slot| slot.used.replace(false));
                     if slots.len() >= PAGES_MAX {
                         slots.clear();
@@ -168,18 +170,18 @@ impl Folder {
         }
         let mut paths = self.paths.borrow_mut();
         if paths.len() >= PATHS_MAX {
-            // Whoever asks for names that are not there can have this done: it costs a look at each page.
+            // Requests for missing names can cause this: it costs one check per page.
             paths.clear();
         }
         paths.insert(path.into(), Known { what: what.clone(), checked });
         what
     }
 
-    /// What stands at `path` now, and the names of pages that could have answered and are not there.
+    /// The current result for `path`, and the names of candidate pages that do not exist.
     fn look(&self, path: &[u8], facts: PathFacts) -> (What, Vec<String>) {
         let mut missing = Vec::new();
         let mut page = |name: Vec<u8>| {
-            // A name that is not UTF-8 could not be told to anybody.
+            // A name that is not UTF-8 cannot be shown in messages.
             let name = String::from_utf8(name).ok()?;
             if let Ok(Named::File(_)) = self.step.root.identify(name.as_bytes()) {
                 let name = name.into_boxed_str();
@@ -197,7 +199,7 @@ impl Folder {
             let what = page(only.clone().into_bytes()).unwrap_or(What::Nothing);
             return (what, missing);
         }
-        // What is only included answers for nothing: it may be half a page.
+        // Included parts handle no requests: they may be incomplete pages.
         let is_part = std::str::from_utf8(path).is_ok_and(template::is_part);
         if facts.hidden_segment || facts.encoded_slash || is_part {
             return (What::Nothing, missing);
@@ -215,7 +217,7 @@ impl Folder {
         (what.unwrap_or(What::Nothing), missing)
     }
 
-    /// The page of `slot` as it is now.
+    /// The current page of `slot`.
     #[inline]
     fn loaded(&self, slot: &Slot, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
         slot.used.set(true);

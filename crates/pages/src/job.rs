@@ -1,4 +1,4 @@
-//! A page's run that did not come to its end at once: what it needs to go on, and to answer.
+//! A run that did not end in its first slice: its state, continuation and response.
 
 use crate::answer;
 use crate::api;
@@ -29,14 +29,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Times that a run goes on within one poll, before it queues like those that compute: waits that are over as soon as
-/// they begin, and flushes of nothing, would be a way around the queue.
+/// Resumptions within one poll before a run queues like those that compute: otherwise, waits that end immediately and
+/// empty flushes would bypass the queue.
 const RESUMES_MAX: u32 = 4;
 
-/// A run that holds less does not count for the memory of all: there are bounds on how many runs wait.
+/// Memory below which a run is not counted in the total, in bytes: the number of waiting runs is bounded separately.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// A run with what belongs to it.
+/// A run with its resources.
 pub(crate) struct Job {
     pub(crate) worker: Rc<PagesWorker>,
     pub(crate) vm: Rc<Vm>,
@@ -44,12 +44,12 @@ pub(crate) struct Job {
     pub(crate) page: Rc<Page>,
     pub(crate) changes: Changes,
     run: Option<Run>,
-    /// What it holds of the memory for output.
+    /// Its share of the memory for output.
     share: Share,
 }
 
 impl Job {
-    /// `None` when too many wait already.
+    /// `None` if too many runs wait already.
     pub(crate) fn new(
         worker: &Rc<PagesWorker>,
         vm: &Rc<Vm>,
@@ -69,14 +69,14 @@ impl Job {
             share: worker.share(client),
         };
         if let Some(run) = job.run.as_mut() {
-            // The first one may have been shorter.
+            // The first slice may have been shorter.
             run.set_slice(Duration::from_micros(step.settings().cpu_slice_us));
         }
-        // Counted from here on: a refused one is dropped, and counted out again.
+        // Counted from here on: dropping a refused one also undoes the count.
         worker.count_waiting().then_some(job)
     }
 
-    /// Its next slice. What the run then holds while others have their turns counts as output does, unless it is little.
+    /// Runs the next slice. The memory it then holds while others run counts as output, unless it is small.
     pub(crate) fn resume(&mut self) -> Step {
         let Some(run) = self.run.as_mut() else { return Step::Done };
         let step = run.resume();
@@ -91,29 +91,29 @@ impl Job {
         step
     }
 
-    /// How long a slice is.
+    /// Length of a slice.
     pub(crate) fn slice(&self) -> Duration {
         Duration::from_micros(self.step.settings().cpu_slice_us)
     }
 
-    /// How long it may take in all, in milliseconds.
+    /// Upper bound of its total duration, in milliseconds.
     fn run_ms_max(&self) -> u64 {
         self.step.settings().run_ms_max
     }
 
-    /// The answer, of a run that is done.
+    /// The response of a finished run.
     fn finish(mut self) -> Result<Response, Refused> {
         let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         self.worker.finish(&self.vm, &self.step, &self.page, &self.changes, run, PageOutcome::AnsweredLater)
     }
 
-    /// What is answered instead, of a run that failed.
+    /// The refusal for a failed run.
     fn fail(mut self, failure: &Failure) -> Result<Response, Refused> {
         let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         self.worker.fail(&self.vm, &self.step, &self.page, run, failure)
     }
 
-    /// What was written since the last time, as slices.
+    /// The output since the last call, as slices.
     fn collect(&mut self, segments: &mut VecDeque<Segment>) -> Result<(), BacklogFull> {
         let Some(run) = self.run.as_mut() else { return Ok(()) };
         let exchange = run.exchange();
@@ -134,45 +134,45 @@ impl Drop for Job {
     }
 }
 
-/// What a run came to.
+/// The result of driving a run.
 pub(crate) enum Came {
-    /// Its end.
+    /// It has ended.
     Done,
-    /// What was written so far is to be sent.
+    /// The output so far is to be sent.
     Flush,
     /// It failed.
     Failed(Box<Failure>),
 }
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Driving {
-    /// `None` while it is in the queue.
+    /// `None` while it is queued.
     job: Option<Job>,
     state: State,
-    /// Times that it went on since it last had to wait.
+    /// Resumptions since its last wait.
     resumes: u32,
-    /// When it must have ended, on the monotonic clock.
+    /// Its deadline, on the monotonic clock.
     due_ms: u64,
-    /// Since when time is not its own: it waits for what its client sends, or for its client to take what is there.
+    /// Start of a wait for its client, to send content or to take output, which does not count against the deadline.
     excused_since_ms: Option<u64>,
-    /// Its place with the worker's clock, while it waits.
+    /// Its entry in the worker's deadlines, while it waits.
     deadline: Option<Deadline>,
     deadlines: Rc<Deadlines>,
 }
 
 enum State {
-    /// It may go on.
+    /// Ready to continue.
     Due,
-    /// It waits for this.
+    /// Waiting for this operation.
     Waiting(Wanted),
-    /// It waits for its turn.
+    /// Waiting for its turn.
     Queued(Claim),
-    /// A step that is yet to be looked at.
+    /// A step that has not been handled yet.
     Came(Step),
 }
 
 impl Driving {
-    /// Goes on from `step`, which the first slice of `job` came to.
+    /// Continues from `step`, the result of the first slice of `job`.
     pub(crate) fn new(job: Job, step: Step) -> Self {
         let due_ms = Now::read().monotonic_ms.saturating_add(job.run_ms_max());
         let deadlines = Rc::clone(job.worker.deadlines());
@@ -187,7 +187,7 @@ impl Driving {
         }
     }
 
-    /// Goes on until the run comes to something, or has taken too long in all.
+    /// Continues until the run produces a result, or its deadline passes.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Came> {
         if let Some(since_ms) = self.excused_since_ms.take() {
             self.due_ms = self.due_ms.saturating_add(Now::read().monotonic_ms.saturating_sub(since_ms));
@@ -215,7 +215,7 @@ impl Driving {
         came
     }
 
-    /// Ends a run that waits, for something or for its turn.
+    /// Ends a waiting or queued run.
     fn expire(&mut self) -> Poll<Came> {
         if let State::Queued(claim) = &self.state {
             self.job = claim.cancel();
@@ -277,7 +277,7 @@ impl Driving {
         Poll::Ready(came)
     }
 
-    /// The answer, once the run comes to its end or to a flush.
+    /// The response, once the run ends or flushes.
     pub(crate) async fn answer(mut self) -> Result<Response, Refused> {
         let came = poll_fn(|context| self.poll(context)).await;
         let Some(job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
@@ -291,7 +291,7 @@ impl Driving {
         }
     }
 
-    /// An answer that has begun, with the rest to come.
+    /// A streamed response for the rest of the run.
     fn stream(mut self) -> Result<Response, Refused> {
         let Some(mut job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         let mut segments = VecDeque::new();
@@ -319,9 +319,9 @@ impl Driving {
     }
 }
 
-/// The rest of a page's content, as it comes.
+/// The rest of a page's content, streamed.
 struct PageSource {
-    /// `None`: it has ended.
+    /// `None` after the end.
     driving: Option<Driving>,
     segments: VecDeque<Segment>,
 }
@@ -366,7 +366,7 @@ impl Source for PageSource {
                 }
                 Came::Failed(failure) => {
                     if let Some(job) = self.driving.take().and_then(|driving| driving.job) {
-                        // What it would be answered with comes too late; the log has the reason.
+                        // It is too late for its response; the log has the reason.
                         let _ = job.fail(&failure);
                     }
                     return Poll::Ready(Piece::Failed(CloseReason::PageFailed));

@@ -1,24 +1,26 @@
-//! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter a worker.
+//! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter
+//! per worker.
 //!
-//! A request comes to [`PagesWorker::handle`], which finds its page in a [`Folder`], runs its first slice at once, and mostly
-//! has the answer then. A page that waits, or computes for longer, becomes a future; one that calls `flush()`, a stream.
+//! A request arrives at [`PagesWorker::handle`], which finds its page in a [`Folder`] and runs its first slice
+//! immediately; mostly that completes the response. A page that waits, or computes longer, becomes a future; one that
+//! calls `flush()`, a stream.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`template`] | from the text of a page to segments and what is run |
-//! | [`sandbox`] | the interpreter, and what it may use of time and memory |
-//! | [`exchange`] | what a running page works on |
-//! | [`api`] | what a page can call |
-//! | [`step`], [`open`] | a `pages` or `page` step, shared by all workers; what its pages keep and ask |
-//! | [`folder`], `page` | from a path to a page, compiled and looked at again; one page |
-//! | [`worker`], [`asking`] | a request answered on one worker |
-//! | `job`, `queue`, `deadlines` | runs that go on later, whose turn it is, and by when they must have ended |
-//! | [`mod@check`] | pages compiled without running them |
-//! | [`backlog`] | output that waits for clients, and how much of it there may be |
-//! | `answer`, `dev` | heads and contents; errors in the browser, and pages that load again |
-//! | [`outcome`], [`told`] | why each answer was what it was; what operators are told |
+//! | [`template`] | from the text of a page to segments and code |
+//! | [`sandbox`] | the interpreter, and its limits of time and memory |
+//! | [`exchange`] | the state of a running page |
+//! | [`api`] | the API of pages |
+//! | [`step`], [`open`] | a `pages` or `page` step, shared by all workers; its databases and other resources |
+//! | [`folder`], `page` | from a path to a compiled and validated page; one page |
+//! | [`worker`], [`asking`] | handling a request on one worker |
+//! | `job`, `queue`, `deadlines` | runs that continue later, their scheduling and deadlines |
+//! | [`mod@check`] | compiling pages without running them |
+//! | [`backlog`] | output buffered for clients, and its bounds |
+//! | `answer`, `dev` | heads and contents; errors in the browser, and automatic reload |
+//! | [`outcome`], [`told`] | outcomes of responses; messages for operators |
 //!
-//! Absent by design: sockets, sites, routes, files that are no pages.
+//! Absent by design: sockets, sites, routes, files that are not pages.
 
 mod answer;
 pub mod api;

@@ -1,7 +1,7 @@
-//! What pages keep and ask: databases opened and brought up to date, secrets read or made, upstreams looked up.
+//! Resources of pages: databases opened and migrated, secrets read or created, upstreams resolved.
 //!
-//! This is done as the user that the process runs as, before pages run, and on no event loop. What a configuration
-//! before this one has opened is not opened again, so a reload loses nothing.
+//! This runs as the user of the process, before pages run, and not on an event loop. Resources opened by an earlier
+//! configuration stay open, so a reload loses nothing.
 
 use crate::api::budget::Budget;
 use crate::api::password::Passwords;
@@ -16,31 +16,31 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-/// What has been opened.
+/// The open resources.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
-    /// Values shared among workers, by the site's name. They live as long as the process.
+    /// Shared values, by the site's name. They live as long as the process.
     kvs: BTreeMap<String, Arc<Kv>>,
-    /// What pages of all sites may hold of contents.
+    /// The budget for contents held by pages of all sites.
     budget: Arc<Budget>,
-    /// Who hashes and verifies passwords.
+    /// The password service.
     passwords: Arc<Passwords>,
-    /// What steps may use, as long as some step does.
+    /// Resources of steps, as long as some step uses them.
     settings: Vec<(Wishes, Weak<ApiSettings>, Option<Arc<OriginTls>>)>,
 }
 
-/// What the pages of a step may use.
+/// The resources of one step's pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
     pub(crate) api: Arc<ApiSettings>,
     pub(crate) tls: Option<Arc<OriginTls>>,
 }
 
-/// What tells the settings of one step from those of another.
+/// The key that identifies the resources of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wishes {
     realm: String,
-    /// Only what concerns what pages may use; the rest is as by default.
+    /// Only the settings of resources; the rest is the default.
     settings: PageSettings,
 }
 
@@ -59,19 +59,19 @@ impl PagesShared {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What pages hold of contents: forms, files of forms, answers of upstreams.
+    /// The budget for contents held by pages: forms, uploaded files, upstream responses.
     pub fn contents(&self) -> Arc<Budget> {
         Arc::clone(&self.opened().budget)
     }
 
-    /// Opens what the pages of `step` may use, for `workers` workers; when it is open already, the secret is read again, and
-    /// migrations that are new are applied. Returns a line for each database with the migrations that were applied to it.
-    /// Blocks as long as the disk takes.
+    /// Opens the resources of the pages of `step`, for `workers` workers; if they are open already, reads the secret
+    /// again and applies new migrations. Returns a line for each database with the migrations applied to it. Blocks
+    /// on the disk.
     ///
     /// # Errors
-    /// With what is wrong, and what to do.
+    /// The problem, and the suggested remedy.
     pub fn open(&self, step: &PagesStep, workers: usize) -> Result<Option<String>, (String, String)> {
-        // One response has room in any case.
+        // One response fits in any case.
         self.backlog.memory().make_room_for(step.settings().memory_bytes_max);
         if let Some(api) = step.api() {
             return refresh(api, step.settings());
@@ -96,7 +96,7 @@ impl PagesShared {
     }
 }
 
-/// Reads the secret again, so that whoever takes a key out of it and reloads has taken it out; and applies new migrations.
+/// Reads the secret again, so that a key removed from it is invalid after the reload; and applies new migrations.
 fn refresh(api: &ApiSettings, settings: &PageSettings) -> Result<Option<String>, (String, String)> {
     if let Some(secret) = &api.secret {
         secret.reread().map_err(|error| bad_secret(secret.path(), &error))?;
@@ -149,7 +149,7 @@ fn open(
     Ok((Means { api: Arc::new(api), tls }, applied))
 }
 
-/// Where large files of forms stay while a page looks at them: nameless files, which are gone with the request.
+/// The folder of large uploaded files while a page processes them, as unnamed files that vanish with the request.
 pub fn spool_folder() -> PathBuf {
     std::env::temp_dir()
 }
@@ -163,8 +163,8 @@ fn bad_secret(path: &Path, error: &SecretError) -> (String, String) {
     (what, "name a file that this user may read and write, in a folder that exists".to_owned())
 }
 
-/// What one page may ask of a database: less than a program that owns it. An answer of the size of a page, and a file that
-/// was uploaded in one piece, have room.
+/// Limits of a page's use of a database, which are lower than those of a program that owns it. A result of the size
+/// of a page, and a file that was uploaded in one piece, fit.
 pub fn database_limits() -> Limits {
     Limits { rows_max: 1_000, bytes_max: 2 << 20, ..Limits::default() }
 }
@@ -183,7 +183,7 @@ fn open_database(settings: &DatabaseSettings, workers: usize) -> Result<Database
     Ok(database)
 }
 
-/// Applies the migrations that have not been, and says which.
+/// Applies pending migrations, and returns their names.
 fn migrate(database: &Database, settings: &DatabaseSettings) -> Result<Option<String>, (String, String)> {
     let Some(folder) = &settings.migrations else { return Ok(None) };
     let path = settings.path.display();

@@ -1,16 +1,16 @@
-//! Why an answer of a page was what it was: one table gives the name for the log and the counter, the status and the
-//! meaning. How a run fails, and what is refused on a page's behalf, have tables of their own, in
-//! [`crate::sandbox::failure`] and [`crate::api::refusal()`].
+//! Outcomes of pages' responses: one table with name, status and meaning, for the log and the counters. Failures of
+//! runs, and refusals on a page's behalf, have their own tables in [`crate::sandbox::failure`] and
+//! [`crate::api::refusal()`].
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;
 use flatout_reason::join;
 
 flatout_reason::reasons! {
-    /// Why an answer of a page was what it was, as far as its code had no part in it.
+    /// The outcome of a page's response, except failures of its code.
     pub enum PageOutcome {
         name,
-        /// The status of the answer; 0: the page's own.
+        /// The status of the response; 0 for the page's own.
         status: u16,
         text,
     }
@@ -28,7 +28,7 @@ flatout_reason::reasons! {
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be made: 500.";
 }
 
-/// Why an answer of a page was what it was, how its run failed, or what was refused on its behalf, as one table.
+/// The outcome of a page's response, including failures of its run and refusals on its behalf, as one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome(u8);
 
@@ -41,21 +41,21 @@ impl Outcome {
     pub const NAMES: &'static [&'static str; COUNT] =
         &join(&[PageOutcome::NAMES, FailureKind::NAMES, PageRefusal::NAMES]);
 
-    /// What they mean, in the order of the table.
+    /// The meanings, in the order of the table.
     pub const TEXTS: &'static [&'static str; COUNT] =
         &join(&[PageOutcome::TEXTS, FailureKind::TEXTS, PageRefusal::TEXTS]);
 
-    /// What became of a page.
+    /// The outcome of a page.
     pub const fn page(outcome: PageOutcome) -> Self {
         Self(outcome as u8)
     }
 
-    /// How a run failed.
+    /// A failed run.
     pub const fn failure(kind: FailureKind) -> Self {
         Self(OWN as u8 + kind as u8)
     }
 
-    /// What was refused on a page's behalf.
+    /// A refusal on a page's behalf.
     pub const fn refusal(refusal: PageRefusal) -> Self {
         Self((OWN + FAILURES) as u8 + refusal as u8)
     }
@@ -70,7 +70,7 @@ impl Outcome {
         Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
     }
 
-    /// The status of the answer; 0: the page's own.
+    /// The status of the response; 0 for the page's own.
     pub fn status(self) -> u16 {
         let index = usize::from(self.0);
         if let Some(outcome) = PageOutcome::ALL.get(index) {
@@ -82,7 +82,7 @@ impl Outcome {
         PageRefusal::ALL.get(index - OWN - FAILURES).map_or(500, |refusal| refusal.status())
     }
 
-    /// What it means.
+    /// The meaning.
     pub fn text(self) -> &'static str {
         Self::TEXTS.get(usize::from(self.0)).copied().unwrap_or("")
     }

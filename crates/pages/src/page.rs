@@ -1,4 +1,4 @@
-//! One page, compiled: what never changes, what is run, and which versions of which files it was made of.
+//! One compiled page: its static content, its code, and the versions of its source files.
 
 use crate::answer::Heads;
 use crate::outcome::PageOutcome;
@@ -20,19 +20,19 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// A file that is being written is read so often before it is given up for this time.
+/// Attempts to read a file that is being written, before it fails for now.
 const READS_MAX: u32 = 3;
 
-/// A file that changed less than this before it was read may change again without a new identity: clocks of file
-/// systems tick every 10 ms at the slowest.
+/// A file changed more recently than this before it was read may change again with the same identity: timestamps of
+/// file systems are up to 10 ms coarse.
 const SETTLED_NS: i128 = 100_000_000;
 
-/// From this length on, text that never changes is sent by sendfile, as files are.
+/// Size from which static text is sent by sendfile, as files are, in bytes.
 pub(crate) const PLACED_BYTES_MIN: usize = 64 * 1024;
 
 /// A page that can run.
 pub(crate) struct Page {
-    /// How it is named to people.
+    /// Its display name.
     pub(crate) shown: String,
     segments: SharedBytes,
     ranges: Box<[Range<usize>]>,
