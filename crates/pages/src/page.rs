@@ -36,12 +36,12 @@ pub(crate) struct Page {
     pub(crate) shown: String,
     segments: SharedBytes,
     ranges: Box<[Range<usize>]>,
-    /// The segments again, to be sent without being copied; `None` for a page with little text.
+    /// The segments in a file, to be sent without a copy; `None` for a page with little text.
     placed: Option<Placed>,
-    /// `None`: there is nothing to run.
+    /// `None` if the page is static.
     pub(crate) code: Option<Rc<Code>>,
     lines: Lines,
-    /// The heads that its answers had lately.
+    /// The heads of its recent responses.
     pub(crate) heads: RefCell<Heads>,
 }
 
@@ -49,19 +49,20 @@ pub(crate) struct Page {
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) outcome: PageOutcome,
-    /// What is wrong, for people: lines, with where.
+    /// The problems, with their places, as lines of text.
     pub(crate) text: String,
-    /// The same in one line, for the log.
+    /// The problems in one line, for the log.
     pub(crate) line: String,
 }
 
-/// What came of reading a page: it, or what is wrong with it, and the files that decide whether that still holds.
+/// The result of reading a page: the page or its problems, and the files that determine whether the result is still
+/// valid.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) page: Result<Rc<Page>, Rc<Broken>>,
-    /// The page's own file first; `None`: it is not there, or cannot be read.
+    /// The page's own file first; `None` if it does not exist or is unreadable.
     files: Vec<(String, Option<FileIdentity>)>,
-    /// Whether all changes to come will show in the identities.
+    /// True if every later change will change an identity.
     pub(crate) settled: bool,
 }
 
@@ -98,7 +99,7 @@ impl Loaded {
         Self { page: page.map(Rc::new).map_err(Rc::new), files, settled }
     }
 
-    /// Whether every file is still the one that was read.
+    /// Returns whether no file has changed.
     pub(crate) fn is_current(&self, step: &PagesStep) -> bool {
         self.files.iter().all(|(name, seen)| match step.root.identify(name.as_bytes()) {
             Ok(Named::File(identity)) => *seen == Some(identity),
@@ -131,7 +132,7 @@ impl Page {
         Ok(Self { shown, segments, ranges, placed, code, lines: template.lines, heads: RefCell::default() })
     }
 
-    /// A page of these segments, with nothing to run.
+    /// A static page of these segments.
     #[cfg(test)]
     pub(crate) fn of_segments(segments: &[&str]) -> Self {
         let mut end = 0;
@@ -156,17 +157,17 @@ impl Page {
         self.range(number).map_or(&[], |range| &self.segments[range])
     }
 
-    /// Where in [`Page::segments`] the static segment of this number lies.
+    /// The range of the static segment of this number in [`Page::segments`].
     pub(crate) fn range(&self, number: u32) -> Option<Range<usize>> {
         self.ranges.get(number as usize).cloned()
     }
 
-    /// All static segments, one behind the other.
+    /// All static segments, concatenated.
     pub(crate) const fn segments(&self) -> &SharedBytes {
         &self.segments
     }
 
-    /// A range of [`Page::segments`] as a part of an answer.
+    /// A range of [`Page::segments`] as a segment of a response.
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match &self.placed {
             Some(placed) if range.len() >= PLACED_BYTES_MIN => Segment::File(FileBody {
@@ -178,13 +179,13 @@ impl Page {
         }
     }
 
-    /// Where line `line` of what is run comes from: the name of the file below the folder, and the line there.
+    /// The source of line `line` of the chunk: the name of the file below the folder, and the line in it.
     pub(crate) fn place(&self, line: u32) -> Option<(String, u32)> {
         self.lines.place(line).map(|place| (place.file, place.line))
     }
 }
 
-/// Where `text` stands to be sent without being copied. Without it the text is copied for each answer, and that is all.
+/// Places `text` in a file from which it is sent without a copy. On failure it is copied for each response.
 fn place_large(text: &[u8]) -> Option<Placed> {
     (text.len() >= PLACED_BYTES_MIN).then(|| place(text).ok()).flatten()
 }
@@ -211,12 +212,12 @@ impl Broken {
     }
 }
 
-/// The folder, as the compiler reads it: which versions it was given is remembered.
+/// The folder as the compiler reads it, with a record of the versions it received.
 struct Reading<'a> {
     step: &'a PagesStep,
     seen: RefCell<Vec<(String, Option<FileIdentity>)>>,
     fault: Cell<Option<OpenFault>>,
-    /// A file was two versions within one page, or changed while it was read.
+    /// A file had two versions within one page, or changed while it was read.
     is_mixed: Cell<bool>,
 }
 
@@ -257,7 +258,7 @@ impl Files for Reading<'_> {
     }
 }
 
-/// Up to `bytes_max` bytes.
+/// Reads up to `bytes_max` bytes.
 pub(crate) fn read_all(fd: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let mut buffer = [0; 8192];

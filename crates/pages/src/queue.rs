@@ -1,8 +1,7 @@
-//! Pages that have used their slice, and how each gets its next one.
+//! The queue of pages that have used up their slice.
 //!
-//! One task a worker runs them, round robin, and between any two slices it lets the worker look at its sockets and give
-//! every connection that is ready its turn. So whoever asks for a file waits for one slice at the most, however many
-//! pages compute.
+//! One task per worker runs them, round robin. Between any two slices it lets the worker poll its sockets and gives
+//! every ready connection its turn. So a request for a file waits for at most one slice, however many pages compute.
 
 use crate::job::Job;
 use crate::sandbox::Step;
@@ -14,31 +13,31 @@ use std::task::Waker;
 use std::time::Instant;
 use tokio::task::{spawn_local, yield_now};
 
-/// Of a slice, this part may be used by several short runs, one after the other, before sockets are looked at again.
+/// Divisor of a slice: this part may be used by several short runs in a row before sockets are polled again.
 const SHORT_RUNS_SHARE: u32 = 4;
 
-/// The pages of one worker that wait for their turn.
+/// The queued pages of one worker.
 #[derive(Default)]
 pub(crate) struct Queue {
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
     is_running: Cell<bool>,
-    /// Pages that used up their first slice since sockets were last looked at.
+    /// Pages that used up their first slice since sockets were last polled.
     preempted: Cell<u32>,
 }
 
-/// A page in the queue, as whoever waits for it holds it. Dropped, the page does not go on.
+/// The owner's handle of a queued page. Dropping it cancels the page.
 pub(crate) struct Claim(Rc<Ticket>);
 
-/// A page in the queue.
+/// A queued page.
 struct Ticket {
     job: RefCell<Option<Job>>,
-    /// What the slice came to, but for another turn.
+    /// The result of its slice, unless it only needs another turn.
     came: RefCell<Option<Step>>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Queue {
-    /// Puts a page at the end. Must be called within the worker's runtime.
+    /// Appends a page to the queue. Must be called within the worker's runtime.
     pub(crate) fn push(self: &Rc<Self>, job: Job) -> Claim {
         let ticket =
             Rc::new(Ticket { job: RefCell::new(Some(job)), came: RefCell::default(), waker: RefCell::default() });
@@ -49,19 +48,19 @@ impl Queue {
         Claim(ticket)
     }
 
-    /// A page has used up its first slice, at once when it came.
+    /// Records that a page has used up its first slice, on arrival.
     pub(crate) fn note_preempted(&self) {
         self.preempted.set(self.preempted.get().saturating_add(1));
     }
 
-    /// Slices that others use, or may use, before sockets are looked at again.
+    /// Slices that others use, or may use, before sockets are polled again.
     pub(crate) fn slices_taken(&self) -> u32 {
         self.preempted.get().saturating_add(u32::from(self.is_running.get()))
     }
 }
 
 impl Claim {
-    /// The page with what it came to; `None`: it has not had enough turns yet, and `waker` is woken when it has.
+    /// The page with its result; `None` if it needs more turns, and wakes `waker` afterwards.
     pub(crate) fn take(&self, waker: &Waker) -> Option<(Job, Step)> {
         let came = self.0.came.borrow_mut().take();
         let Some(step) = came else {
@@ -71,7 +70,7 @@ impl Claim {
         self.0.job.borrow_mut().take().map(|job| (job, step))
     }
 
-    /// The page as it is: it gets no more turns.
+    /// Takes the page out of the queue.
     pub(crate) fn cancel(&self) -> Option<Job> {
         self.0.job.borrow_mut().take()
     }
@@ -79,7 +78,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Its exchange goes back to the pool now, not when its turn comes.
+        // Its exchange returns to the pool immediately, not at its next turn.
         let job = self.0.job.borrow_mut().take();
         drop(job);
     }
@@ -91,10 +90,10 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Gives out slices until nobody waits.
+/// Runs slices until the queue is empty.
 async fn run(queue: Rc<Queue>) {
     loop {
-        // tokio wakes whoever yields after it has asked the kernel, and behind all that the kernel had to say.
+        // tokio resumes a yielding task after polling the kernel, after all tasks that this woke.
         yield_now().await;
         queue.preempted.set(0);
         let began = Instant::now();

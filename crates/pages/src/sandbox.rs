@@ -1,21 +1,19 @@
-//! One Luau virtual machine a worker, in which every request's page runs as a coroutine of its own, with globals of
-//! its own, held to its share of time and memory.
+//! One Luau virtual machine per worker. Each request's page runs in it as a separate coroutine with separate globals,
+//! within limits of time and memory.
 //!
-//! How it is used: [`Sandbox::new`], then the interface is laid in ([`Sandbox::global`], [`Sandbox::function`],
-//! [`Sandbox::waiting`]), then [`Sandbox::seal`] freezes all of it. [`Sandbox::load`] compiles a chunk;
-//! [`Sandbox::start`] makes a [`Run`] of it, and [`Run::resume`] runs it until it is done, waits, wants to flush, has
-//! used its slice or has failed.
+//! Usage: [`Sandbox::new`]; then add the API ([`Sandbox::global`], [`Sandbox::function`], [`Sandbox::waiting`]); then
+//! [`Sandbox::seal`] freezes everything. [`Sandbox::load`] compiles a chunk; [`Sandbox::start`] creates a [`Run`] of
+//! it, and [`Run::resume`] runs it until it is done, waits, flushes, has used its slice or has failed.
 //!
-//! What keeps requests apart: all that is shared is frozen (libraries, metatables of strings and vectors, the
-//! interface); a chunk's closure has no upvalues and is given to one run at a time; its globals are a table of its own,
-//! emptied afterwards; a coroutine is reset before it is used again.
+//! Isolation of requests: everything shared is frozen (libraries, metatables of strings and vectors, the API); a
+//! chunk's closure has no upvalues and belongs to one run at a time; its globals are a separate table, emptied
+//! afterwards; a coroutine is reset before it is reused.
 //!
-//! What keeps a page in bounds: see `meter.rs`; and `prelude.luau`, which puts in the place of library functions that
-//! run long or allocate much such that come back to the interrupt. What the library has and [`LIBRARY`] does not name
-//! is taken out.
+//! Limits: see `meter.rs`; and `prelude.luau`, which replaces library functions that run long or allocate much by
+//! ones that reach the interrupt. Library functions not listed in [`LIBRARY`] are removed.
 //!
-//! Absent: files, processes, sockets, `loadstring`, `require`, `getfenv`, `setfenv`, `debug`, `newproxy`, `os`,
-//! `collectgarbage`, `math.randomseed`, and any way to load bytecode.
+//! Absent by design: files, processes, sockets, `loadstring`, `require`, `getfenv`, `setfenv`, `debug`, `newproxy`,
+//! `os`, `collectgarbage`, `math.randomseed`, and any way to load bytecode.
 
 mod code;
 pub mod failure;
@@ -47,7 +45,7 @@ use std::rc::Rc;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// What of Luau's libraries a page gets: the library's name, then its functions and values.
+/// The parts of Luau's libraries available to pages: the library's name, then its functions and values.
 pub const LIBRARY: &[(&str, &[&str])] = &[
     (
         "",
@@ -159,32 +157,32 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// A run that was charged for more leaves coroutine and globals to the collector, bytes.
+/// Memory above which a run's coroutine and globals are left to the collector instead of being reused, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// Coroutines kept for later runs.
+/// Coroutines retained for later runs.
 const THREADS_MAX: usize = 256;
 
-/// Time that one resume spends at most on the collection that a large run left owing.
+/// Upper bound of the time per resume for collecting the garbage of large runs.
 const TIDY: Duration = Duration::from_micros(100);
 
-/// What runs share.
+/// State shared by runs.
 pub(crate) struct Inner {
     lua: Lua,
     hub: Rc<Hub>,
-    /// What every page's globals fall back to.
+    /// The table to which every page's globals fall back.
     base: Table,
     /// The metatable of every page's globals.
     globals_metatable: Table,
-    /// A function that does nothing, to empty coroutines with.
+    /// A function that does nothing, used to reset coroutines.
     nothing: Function,
-    /// What makes a waiting function of a native.
+    /// Converts a native into a waiting function.
     waiting: Function,
-    /// What makes a function that ends the page of a native.
+    /// Converts a native into a function that ends the page.
     ending: Function,
-    /// Luau's own `debug.traceback`, which pages do not get.
+    /// Luau's own `debug.traceback`, which is not available to pages.
     traceback: Function,
-    /// Luau's own `pcall`, which leaves errors as they are.
+    /// Luau's own `pcall`, which does not change errors.
     raw_pcall: Function,
     threads: RefCell<Vec<Thread>>,
     owes_collection: Cell<bool>,
@@ -198,12 +196,12 @@ impl Inner {
         }
     }
 
-    /// Notes that a large run has ended.
+    /// Records that a large run has ended.
     fn owe_collection(&self) {
         self.owes_collection.set(true);
     }
 
-    /// Collects a little of what large runs have left.
+    /// Collects a part of the garbage of large runs.
     fn tidy(&self) {
         if !self.owes_collection.get() {
             return;
@@ -218,11 +216,11 @@ impl Inner {
     }
 }
 
-/// What natives ask before they make something large.
+/// Memory check for natives that create large values.
 pub(crate) struct Memory(Rc<Hub>);
 
 impl Memory {
-    /// Whether the run under way, which works on `exchange`, may use `bytes` more.
+    /// Returns whether the current run, which operates on `exchange`, may use `bytes` more.
     pub(crate) fn has_room(&self, lua: &Lua, exchange: &Exchange, bytes: usize) -> bool {
         self.0.meter.may_go_on(lua, exchange.held_bytes().saturating_add(bytes))
     }
@@ -234,11 +232,11 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// A machine with the libraries and what every page calls to write. It is not sealed yet.
+    /// A machine with the libraries and the writers of templates. It is not sealed.
     pub fn new() -> mlua::Result<Self> {
         static FLAGS: Once = Once::new();
-        // A table whose growth fails for want of memory stays as it was. The flag is the process's, and it is set before
-        // any machine is made; a Luau that has no such flag has it built in.
+        // A table whose growth fails for lack of memory is unchanged. The flag is global to the process, and set
+        // before any machine is created; a Luau without the flag has the behaviour built in.
         FLAGS.call_once(|| {
             let _ = Lua::set_fflag("LuauTableRobustOom", true);
         });
@@ -293,18 +291,18 @@ impl Sandbox {
         Ok(Self { inner: Rc::new(inner) })
     }
 
-    /// The machine, to make tables and strings of the interface with.
+    /// The machine, for creating tables and strings of the API.
     pub fn lua(&self) -> &Lua {
         &self.inner.lua
     }
 
-    /// What natives that make large values ask first.
+    /// The memory check for natives that create large values.
     pub(crate) fn memory(&self) -> Memory {
         Memory(Rc::clone(&self.inner.hub))
     }
 
-    /// A native that works on the exchange of the run that calls it. What it returns as [`Fault`] is an ordinary error
-    /// for the page. It must come back within a few microseconds: nothing can interrupt it.
+    /// A native that operates on the exchange of the calling run. A returned [`Fault`] is an ordinary error for the
+    /// page. It must return within a few microseconds, as it cannot be interrupted.
     pub fn function<A, R>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, Fault> + 'static,
@@ -316,9 +314,8 @@ impl Sandbox {
         natives::function(&self.inner.lua, &self.inner.hub, act)
     }
 
-    /// A native that waits: it leaves a future, and the page goes on with the values that the future makes, or with its
-    /// fault as an error. Within the page's own coroutines it suspends all of the page; within metamethods it is an
-    /// error.
+    /// A native that waits: it leaves a future, and the page continues with the future's values, or with its fault as
+    /// an error. Within the page's own coroutines it suspends the whole page; within metamethods it is an error.
     pub fn waiting<A>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<Wanted, Fault> + 'static,
@@ -333,9 +330,9 @@ impl Sandbox {
         self.inner.waiting.call(start)
     }
 
-    /// A native that ends the page when it succeeds: no statement after the call runs, wherever the call stands, within
-    /// `pcall`, a coroutine, a metamethod or a transaction, which is rolled back. When it fails, the page gets the fault as an
-    /// error and goes on.
+    /// A native that ends the page if it succeeds: no statement after the call runs, wherever the call is: within
+    /// `pcall`, a coroutine, a metamethod or a transaction, which is rolled back. If it fails, the page receives the
+    /// fault as an error and continues.
     pub fn ending<A>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), Fault> + 'static,
@@ -347,17 +344,17 @@ impl Sandbox {
         self.inner.ending.call(start)
     }
 
-    /// Lays a value in, for all pages to see; before [`Sandbox::seal`], which freezes it.
+    /// Adds a global value for all pages; only before [`Sandbox::seal`], which freezes it.
     pub fn global(&self, name: &str, value: impl IntoLua) -> mlua::Result<()> {
         self.inner.base.raw_set(name, value)
     }
 
-    /// A `pcall` for Luau of this crate that raises an error again as it was.
+    /// A `pcall` for this crate's own Luau that rethrows errors unchanged.
     pub(crate) fn raw_pcall(&self) -> Function {
         self.inner.raw_pcall.clone()
     }
 
-    /// Freezes everything that pages share. Nothing can be laid in afterwards.
+    /// Freezes everything that pages share. Nothing can be added afterwards.
     pub fn seal(&self) -> mlua::Result<()> {
         let lua = &self.inner.lua;
         for metatable in [
@@ -384,27 +381,28 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Compiles a chunk from source; bytecode is refused. `name` is what messages call it. The machine is sealed.
+    /// Compiles a chunk from source; bytecode is refused. `name` identifies it in messages. The machine must be
+    /// sealed.
     pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<Failure>> {
         Code::load(&self.inner, name, source, None).map(Rc::new).map_err(Box::new)
     }
 
-    /// The same for a chunk that was made of several files: the texts of errors that pages catch name these by `lines`.
+    /// As [`Self::load`], for a chunk from several files: the texts of caught errors name them by `lines`.
     pub fn load_page(&self, name: &str, source: &str, lines: Lines) -> Result<Rc<Code>, Box<Failure>> {
         Code::load(&self.inner, name, source, Some(Rc::new(lines))).map(Rc::new).map_err(Box::new)
     }
 
-    /// A run of `code`, which works on `exchange`. Nothing is run yet.
+    /// A run of `code`, which operates on `exchange`. It is not started.
     pub fn start(&self, code: &Rc<Code>, exchange: Box<Exchange>, limits: Limits) -> Run {
         Run::new(Rc::clone(&self.inner), Rc::clone(code), exchange, limits)
     }
 
-    /// Bytes that the machine uses, garbage included.
+    /// Bytes used by the machine, including garbage.
     pub fn used_bytes(&self) -> usize {
         self.inner.lua.used_memory()
     }
 
-    /// Collects all garbage. That takes milliseconds when there is much: for tests, and for a worker with nothing to do.
+    /// Collects all garbage, which may take milliseconds: for tests, and for an idle worker.
     pub fn collect(&self) {
         // Only a finaliser could fail, and there are none.
         let _ = self.inner.lua.gc_collect();
@@ -417,7 +415,7 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-/// Levels of tables within tables of the interface.
+/// Upper bound of nested tables in the API.
 const LEVELS_MAX: usize = 16;
 
 /// Freezes a table with all tables and metatables in it.
@@ -440,7 +438,7 @@ fn freeze(table: &Table, level: usize) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Puts the prelude's functions in their places, and takes out what [`LIBRARY`] does not name.
+/// Installs the prelude's functions, and removes library functions not listed in [`LIBRARY`].
 fn admit(lua: &Lua, base: &Table, prelude: &Table) -> mlua::Result<()> {
     let mut admitted = Vec::new();
     for (library, names) in LIBRARY {
@@ -478,7 +476,7 @@ fn admit(lua: &Lua, base: &Table, prelude: &Table) -> mlua::Result<()> {
     }
     let strings: Table = base.raw_get("string")?;
     if let Some(metatable) = lua.type_metatable::<mlua::LuaString>() {
-        // `("text"):find(...)` goes this way.
+        // Used by `("text"):find(...)`.
         metatable.raw_set("__index", strings)?;
     }
     base.raw_set("_G", base)

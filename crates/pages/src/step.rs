@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What all pages of a process share.
+/// State shared by all pages of a process.
 #[derive(Debug, Default)]
 pub struct PagesShared {
-    /// What operators are told.
+    /// Messages for operators.
     pub told: Told,
-    /// Output of pages that waits for clients.
+    /// Output buffered for clients.
     pub backlog: Backlog,
-    /// What has been opened for pages.
+    /// Open resources of pages.
     pub(crate) opened: Mutex<Opened>,
 }
 
@@ -29,22 +29,22 @@ pub struct PagesStep {
     realm: String,
     pub(crate) root: Arc<Root>,
     settings: Pages,
-    /// The one page that answers, of a `page` step: its name below the folder.
+    /// The only page of a `page` step: its name below the folder.
     pub(crate) only: Option<String>,
     pub(crate) recheck_ms: u64,
-    /// Changes below the folder that the kernel has told of; `None` when it is not asked to.
+    /// Changes below the folder reported by the kernel; `None` if it is not watched.
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// What pages may use, once it is open.
+    /// The resources of its pages, once open.
     means: OnceLock<Means>,
 }
 
-/// The number that tells one step of a process from every other.
+/// The next unique number of a step.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl PagesStep {
-    /// A `pages` step for `root`, which is open, or a `page` step for the file `only` in it. `realm` tells what its pages
-    /// keep in memory from what those of others do; `site_recheck_ms` is what the site says; `epoch` changes when the kernel
-    /// has told of a change below the folder.
+    /// A `pages` step for `root`, which is open, or a `page` step for the file `only` in it. `realm` separates its
+    /// pages' in-memory data from others; `site_recheck_ms` is the site's setting; `epoch` changes when the kernel
+    /// reports a change below the folder.
     pub fn new(
         realm: &str,
         root: Arc<Root>,
@@ -66,7 +66,7 @@ impl PagesStep {
         }
     }
 
-    /// Whether a step made of these would be this one.
+    /// Returns whether a step with these parameters would equal this one.
     pub fn is(&self, realm: &str, root: &Arc<Root>, settings: &Pages, site_recheck_ms: u64, is_watched: bool) -> bool {
         self.realm == realm
             && Arc::ptr_eq(&self.root, root)
@@ -75,43 +75,43 @@ impl PagesStep {
             && self.epoch.is_some() == is_watched
     }
 
-    /// Unique in the process.
+    /// Its number, unique in the process.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// What tells what its pages keep in memory from what those of others do.
+    /// The realm that separates its pages' in-memory data from others.
     pub fn realm(&self) -> &str {
         &self.realm
     }
 
-    /// The folder, or of a `page` step the file, as it was named.
+    /// The folder, or the file of a `page` step, as configured.
     pub fn path(&self) -> &Path {
         &self.settings.path
     }
 
-    /// How pages run.
+    /// The settings of its pages.
     pub fn settings(&self) -> &PageSettings {
         &self.settings.settings
     }
 
-    /// What pages may use; `None` until [`PagesShared::open`].
+    /// The resources of its pages; `None` until [`PagesShared::open`].
     pub fn api(&self) -> Option<&Arc<ApiSettings>> {
         self.means.get().map(|means| &means.api)
     }
 
-    /// How upstreams that are reached by https prove who they are.
+    /// TLS towards https upstreams.
     pub(crate) fn tls(&self) -> Option<Arc<OriginTls>> {
         self.means.get()?.tls.clone()
     }
 
-    /// From now on pages run, and may use this. Only the first time counts.
+    /// Sets the resources, so that pages can run. Only the first call has an effect.
     pub(crate) fn set_means(&self, means: Means) {
-        // A step that has been open since the configuration before keeps what it has.
+        // A step that was open under the previous configuration keeps its resources.
         let _ = self.means.set(means);
     }
 
-    /// Whether errors are shown to visitors, and pages load again when they change.
+    /// Returns whether errors are shown to visitors, and pages reload when they change.
     pub fn is_dev(&self) -> bool {
         self.settings.settings.dev
     }
@@ -125,7 +125,7 @@ impl PagesStep {
         folder.strip_prefix(".").unwrap_or(folder)
     }
 
-    /// The file called `name` below the folder, as it is shown to people.
+    /// The display name of the file `name` below the folder.
     pub(crate) fn show(&self, name: &str) -> String {
         self.folder().join(name).display().to_string()
     }

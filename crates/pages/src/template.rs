@@ -1,16 +1,16 @@
-//! The template compiler: a page of HTML with insertions, to static segments and one chunk of Luau.
+//! The template compiler: from an HTML page with insertions to static segments and one chunk of Luau.
 //!
-//! | in the page | means |
+//! | in the page | meaning |
 //! |---|---|
-//! | `<?= expression ?>` | its value, escaped for the place where it stands |
-//! | `<?raw expression ?>` | its value as it is |
-//! | `<?lua block ?>` | statements; a line break straight behind it is not written |
-//! | `<?include "file" ?>` | another file of the folder, in this place, with the page's variables in sight |
+//! | `<?= expression ?>` | its value, escaped for its context |
+//! | `<?raw expression ?>` | its value, unescaped |
+//! | `<?lua block ?>` | statements; a line break immediately after it is not written |
+//! | `<?include "file" ?>` | another file of the folder, in this place, with access to the page's variables |
 //!
-//! [`compile`] reads a page with all that it includes, follows the HTML through every branch of its code as a browser
-//! would read it, and chooses for each insertion the escaper of its place. Where the place cannot be told, or where
-//! branches disagree about it, the page does not compile: `context` and `join` have the rule, `luau` and `structure`
-//! hold the code to being what it says.
+//! [`compile`] reads a page with all its includes, follows the HTML through every branch of its code as a browser
+//! would parse it, and chooses the escaper of each insertion by its context. If the context is ambiguous, or branches
+//! disagree about it, the page does not compile: `context` and `join` contain the rule, `luau` and `structure` verify
+//! that the code is what it claims to be.
 //!
 //! Absent by design: the interpreter, sockets, the clock, HTML trees. Files come from [`Files`] only.
 
@@ -37,66 +37,66 @@ pub use segments::Segments;
 
 use flatout_config::Diagnostics;
 
-/// Bytes of one file.
+/// Upper bound of one file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Levels of includes.
+/// Upper bound of nested includes.
 pub const LEVELS_MAX: usize = 16;
 
-/// Includes of one page, all in all; a file that is included twice counts twice.
+/// Upper bound of includes in one page; a file that is included twice counts twice.
 pub const INCLUDES_MAX: usize = 256;
 
-/// Bytes of one page with all that it includes.
+/// Upper bound of one page with all includes, in bytes.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A page, compiled.
+/// A compiled page.
 #[derive(Clone, Debug, Default)]
 pub struct Template {
-    /// What never changes, in the order in which it stands in the page.
+    /// The static text, in page order.
     pub segments: Segments,
-    /// What is run: Luau source. It calls, as globals, only these functions beside what the page itself calls:
-    /// `__s(number)` writes the static segment of this number, from 0; the others write one value each, escaped by
-    /// the function of [`escape`] that [`Escape`] names.
+    /// The Luau source to run. Apart from the page's own calls it uses only these global functions: `__s(number)`
+    /// writes the static segment of this number, from 0; the others write one value each, escaped by the function of
+    /// [`escape`] that [`Escape`] names.
     pub chunk: String,
-    /// Where each line of the chunk comes from.
+    /// The source of each line of the chunk.
     pub lines: Lines,
 }
 
 impl Template {
-    /// Whether nothing is to be run: the page is its first segment, or empty.
+    /// Returns whether there is no code: the page is its first segment, or empty.
     pub fn is_static(&self) -> bool {
         self.lines.is_static()
     }
 }
 
-/// What came of a page.
+/// The result of a compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The page, or what is wrong with it.
+    /// The page, or its problems.
     pub template: Result<Template, Diagnostics>,
-    /// All files that were read or looked for, the page itself first, each once: when one of them changes, or comes to
-    /// be, the page is to be compiled anew.
+    /// All files that were read or looked up, the page itself first, without duplicates: if one of them changes or is
+    /// created, the page must be recompiled.
     pub files: Vec<String>,
 }
 
 macro_rules! escapes {
     ($($variant:ident, $function:literal, $text:literal;)+) => {
-        /// How an inserted value is written.
+        /// The escaper of an inserted value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Escape {
             $(#[doc = $text] $variant,)+
         }
 
         impl Escape {
-            /// All of them.
+            /// All escapers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The global function that the chunk calls for it.
+            /// The global function that the chunk calls.
             pub const fn function(self) -> &'static str {
                 match self { $(Self::$variant => $function,)+ }
             }
 
-            /// What it is for.
+            /// Its purpose.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -119,12 +119,13 @@ escapes! {
 /// The global function that writes a static segment.
 pub const SEGMENT_FUNCTION: &str = "__s";
 
-/// Whether a file is only included: a part of its name, or of its path, begins with `_`. Such a one is no page.
+/// Returns whether a file is only for inclusion: a part of its name or path begins with `_`. Such a file is not a
+/// page.
 pub fn is_part(name: &str) -> bool {
     name.split('/').any(|part| part.starts_with('_'))
 }
 
-/// Compiles the page called `name`, a path relative to the folder with `/` between its parts.
+/// Compiles the page `name`, a path relative to the folder with `/` as separator.
 ///
 /// A name that ends in `.luau` is a script: its source is the chunk, line by line.
 pub fn compile(name: &str, files: &dyn Files) -> Compiled {

@@ -1,7 +1,8 @@
-//! What operators are told of pages: lines on standard error, written by a thread of their own, so that no page waits
-//! for whoever reads them.
+//! Messages about pages for operators: lines on standard error, written by a separate thread, so that no page waits
+//! for their reader.
 //!
-//! A page that fails fails for every visitor: the same line comes at most once a second, with how many were left out.
+//! A failing page fails for every visitor: an identical line appears at most once a second, with the number of
+//! omitted ones.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -11,22 +12,22 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Lines that wait for the thread at the most; more are lost.
+/// Upper bound of queued lines; more are lost.
 const LINES_MAX: usize = 1024;
 
-/// Lines that are remembered, so as not to be said again.
+/// Upper bound of remembered lines, for the suppression of repetitions.
 const REMEMBERED_MAX: usize = 1024;
 
-/// How long the same line is not said again, in milliseconds.
+/// Interval between identical lines, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
-/// The same for what holds for long, and for everybody.
+/// Interval between identical lines about persistent conditions, in milliseconds.
 const LONG_PAUSE_MS: u64 = 60_000;
 
-/// Bytes of a line at the most: what is longer is cut.
+/// Upper bound of a line, in bytes; longer ones are cut.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Says lines.
+/// The writer of messages.
 #[derive(Debug, Default)]
 pub struct Told {
     writer: OnceLock<Option<SyncSender<String>>>,
@@ -41,26 +42,26 @@ struct Recent {
 }
 
 impl Told {
-    /// Says `line` at `now_ms` on the monotonic clock, unless it was said less than a second ago.
+    /// Writes `line` at `now_ms` on the monotonic clock, unless an identical one was written less than a second ago.
     pub fn say_once(&self, line: &str, now_ms: u64) {
         if let Some(line) = self.decide(line, now_ms, PAUSE_MS) {
             self.say(line);
         }
     }
 
-    /// Says `line` at `now_ms` on the monotonic clock, unless it was said less than a minute ago.
+    /// Writes `line` at `now_ms` on the monotonic clock, unless an identical one was written less than a minute ago.
     pub fn say_rarely(&self, line: &str, now_ms: u64) {
         if let Some(line) = self.decide(line, now_ms, LONG_PAUSE_MS) {
             self.say(line);
         }
     }
 
-    /// Says `line`, whatever was said before.
+    /// Writes `line` unconditionally.
     pub fn say(&self, mut line: String) {
         cut(&mut line);
         line.push('\n');
         let writer = self.writer.get_or_init(start);
-        // A reader who does not keep up misses some.
+        // If the reader is too slow, lines are lost.
         let _ = writer.as_ref().map(|writer| writer.try_send(line));
     }
 
@@ -88,7 +89,7 @@ impl Told {
     }
 }
 
-/// One line for one event, whatever the page says: its characters cannot pretend to be another line.
+/// Limits a message to one line, so that a page cannot forge other lines.
 fn cut(line: &mut String) {
     if line.len() > LINE_BYTES_MAX {
         let end = (0..=LINE_BYTES_MAX).rev().find(|&end| line.is_char_boundary(end)).unwrap_or(0);
@@ -100,12 +101,12 @@ fn cut(line: &mut String) {
     }
 }
 
-/// Without a thread nothing is said, and pages are served all the same.
+/// Without a thread no messages are written, but pages are served.
 fn start() -> Option<SyncSender<String>> {
     let (sender, lines) = sync_channel::<String>(LINES_MAX);
     let write = move || {
         for line in lines {
-            // Nobody to read it is no reason to stop.
+            // A closed standard error is not a reason to stop.
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
     };

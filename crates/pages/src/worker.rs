@@ -1,7 +1,6 @@
-//! What one worker runs pages with: an interpreter, buffers that one request after the other uses, and the queue of
-//! those that compute for longer.
+//! One worker's execution of pages: an interpreter, reusable buffers, and the queue of pages that compute longer.
 //!
-//! A page begins in the handler itself, within its first slice; most end there, and cost no future and no allocation.
+//! A page starts in the handler itself, within its first slice; most end there, without a future or an allocation.
 
 use crate::answer;
 use crate::api::budget::Share;
@@ -39,31 +38,31 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs that wait on one worker at the most, each with up to its memory limit.
+/// Upper bound of waiting runs on one worker, each with up to its memory limit.
 const WAITING_MAX: usize = 4096;
 
-/// Exchanges kept for the next requests.
+/// Exchanges retained for later requests.
 const EXCHANGES_MAX: usize = 64;
 
-/// What may be done with a page: what it makes of a method is its own affair.
+/// Allowed methods: a page handles them itself.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// An interpreter, and what pages can call in it.
+/// An interpreter with the API of pages.
 pub(crate) struct Vm {
     pub(crate) sandbox: Sandbox,
     pub(crate) api: Api,
 }
 
-/// One worker's part of all pages.
+/// One worker's state for all pages.
 pub struct PagesWorker {
     shared: Arc<PagesShared>,
-    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    /// Index of this crate's first outcome in the handler's table.
     base: u8,
-    /// By what may be called in them: steps with the same settings share one.
+    /// By their API settings: steps with equal settings share one.
     vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
     #[expect(clippy::vec_box, reason = "runs take and give back the boxes")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
-    /// Where small contents are put together.
+    /// The buffer for small contents.
     spare: RefCell<Rc<Vec<u8>>>,
     queue: Rc<Queue>,
     deadlines: Rc<Deadlines>,
@@ -83,7 +82,7 @@ impl Vm {
 }
 
 impl PagesWorker {
-    /// A worker's part. `base` is added to the outcomes of its answers. No interpreter is made before it is needed.
+    /// A worker's state. `base` is added to the outcomes of its responses. Interpreters are created on demand.
     pub fn new(shared: Arc<PagesShared>, base: u8) -> Rc<Self> {
         Rc::new(Self {
             shared,
@@ -97,7 +96,7 @@ impl PagesWorker {
         })
     }
 
-    /// Lets go of the interpreters that none of `steps` needs. Runs under way keep theirs.
+    /// Drops the interpreters that none of `steps` needs. Runs in progress keep theirs.
     pub fn retain(&self, steps: &[Arc<PagesStep>]) {
         let is_used = |settings: &Arc<ApiSettings>| {
             steps.iter().any(|step| step.api().is_some_and(|other| Arc::ptr_eq(other, settings)))
@@ -105,7 +104,7 @@ impl PagesWorker {
         self.vms.borrow_mut().retain(|(settings, _)| is_used(settings));
     }
 
-    /// Answers `asking` with a page of `folder`.
+    /// Handles `asking` with a page of `folder`.
     pub fn handle(self: &Rc<Self>, folder: &Folder, asking: &Asking<'_>) -> Handled {
         let step = folder.step();
         let Some(vm) = self.vm(step, asking.now) else {
@@ -128,8 +127,8 @@ impl PagesWorker {
         match &loaded.page {
             Ok(page) => {
                 let handled = self.start(&vm, step, page, asking);
-                // The page has run, so its response goes out whatever content it has left unread: one that comes later does
-                // not wait for that.
+                // The page has run, so its response is sent whatever content is unread; a later response does not
+                // wait for that.
                 match handled {
                     Handled::Reply(response) if asking.request.offers.has_content() => {
                         Handled::Later(Box::pin(ready(Ok(response))))
@@ -144,7 +143,7 @@ impl PagesWorker {
         }
     }
 
-    /// The interpreter for `step`, made when it is first needed.
+    /// The interpreter for `step`, created on first use.
     fn vm(&self, step: &PagesStep, now: Now) -> Option<Rc<Vm>> {
         let settings = step.api()?;
         if let Some((_, vm)) = self.vms.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, settings)) {
@@ -187,7 +186,7 @@ impl PagesWorker {
             self.give_back(exchange);
             return Handled::Refused(self.refuse_output());
         }
-        // Over HTTP/2 the host is no field (RFC 9113 §8.3.1); pages find it where it always is.
+        // Over HTTP/2 the host is not a field (RFC 9113 §8.3.1); pages find it where it always is.
         let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
         exchange.facts.set(
@@ -210,7 +209,7 @@ impl PagesWorker {
             cpu: Duration::from_micros(settings.cpu_limit_us),
             memory_bytes: settings.memory_bytes_max as usize,
         };
-        // Where others compute as well, this one may be short, and else it queues.
+        // If others compute as well, this slice is shorter, and the page queues afterwards.
         limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
@@ -234,7 +233,7 @@ impl PagesWorker {
         }
     }
 
-    /// The answer of a run that is done.
+    /// The response of a finished run.
     pub(crate) fn finish(
         &self,
         vm: &Vm,
@@ -257,7 +256,7 @@ impl PagesWorker {
         response.map_err(|BacklogFull| self.refuse_output())
     }
 
-    /// What is answered when pages have left as much output for clients as they may, said once a minute.
+    /// The refusal if output buffers are full, reported at most once a minute.
     pub(crate) fn refuse_output(&self) -> Refused {
         let outcome = Outcome::page(PageOutcome::OutputBudget);
         self.shared
@@ -266,12 +265,12 @@ impl PagesWorker {
         Refused::new(outcome)
     }
 
-    /// A share of the memory for output, which holds nothing yet.
+    /// An empty share of the memory for output.
     pub(crate) fn share(&self, client: Option<IpAddr>) -> Share {
         self.shared.backlog.memory().share(client)
     }
 
-    /// Keeps output until the client at this address has taken it.
+    /// Buffers output until the client at this address has taken it.
     pub(crate) fn keep(&self, buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
         self.shared.backlog.keep(buffer, client)
     }
@@ -298,7 +297,7 @@ impl PagesWorker {
         Ok(response)
     }
 
-    /// What is answered instead of a run that failed, and the line that says why.
+    /// The refusal for a failed run, with its message for operators.
     pub(crate) fn fail(
         &self,
         _: &Vm,
@@ -345,8 +344,8 @@ impl PagesWorker {
         Response { outcome: self.index(outcome), ..response }
     }
 
-    /// 301 to the folder's name with its slash. What the client asked for may have been rewritten: it is told the name
-    /// that it knows.
+    /// A 301 to the folder's name with a trailing slash. The path may have been rewritten: the redirect uses the
+    /// client's form.
     fn slash(&self, asking: &Asking<'_>) -> Response {
         let asked = match asking.request.head.target {
             Target::Resource { path, .. } if !path.ends_with(b"/") => path,
@@ -380,7 +379,7 @@ impl PagesWorker {
         Response::new(204, head, Body::Empty, self.index(Outcome::page(PageOutcome::Options)))
     }
 
-    /// Where `outcome` stands in the handler's table.
+    /// The index of `outcome` in the handler's table.
     pub(crate) const fn index(&self, outcome: Outcome) -> u8 {
         self.base + outcome.index()
     }
@@ -393,7 +392,7 @@ impl PagesWorker {
         &self.deadlines
     }
 
-    /// Says what a page has logged.
+    /// Writes the lines that a page has logged.
     pub(crate) fn log(&self, step: &PagesStep, page: &Page, lines: Vec<LogLine>) {
         for LogLine { level, text, line, .. } in lines {
             let place = line.and_then(|line| page.place(line));
@@ -406,7 +405,7 @@ impl PagesWorker {
         }
     }
 
-    /// Takes an exchange back for the next request.
+    /// Returns an exchange for reuse.
     pub(crate) fn give_back(&self, mut exchange: Box<Exchange>) {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < EXCHANGES_MAX {
@@ -415,7 +414,7 @@ impl PagesWorker {
         }
     }
 
-    /// Counts one more run that waits, also when that is one too many: [`PagesWorker::count_gone`] comes in any case.
+    /// Counts another waiting run, also if that exceeds the bound: [`PagesWorker::count_gone`] follows in any case.
     pub(crate) fn count_waiting(&self) -> bool {
         let count = self.waiting.get() + 1;
         self.waiting.set(count);
@@ -427,12 +426,12 @@ impl PagesWorker {
     }
 }
 
-/// Where something happened: the file as it is shown to people, and its line.
+/// The display form of a place: the file and its line.
 fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> String {
     place.map_or_else(|| page.shown.clone(), |(name, line)| format!("{}:{line}", step.show(name)))
 }
 
-/// The failure of a page whose head cannot be made.
+/// The failure of a page whose head is invalid.
 pub(crate) fn head_failure(fault: &Fault) -> Failure {
     Failure {
         kind: FailureKind::ScriptError,

@@ -1,4 +1,4 @@
-//! A request's content, read for a page: as a whole, or as a form whose files go to spools.
+//! A request's content as read for a page: whole, or as a form whose files are spooled.
 
 use super::budget::{Exhausted, Share};
 use super::form::{TooManyFields, parse_form};
@@ -10,19 +10,19 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Parts of one form at the most, files and fields together.
+/// Upper bound of parts in one form, files and fields together.
 const PARTS_MAX: usize = 1024;
-/// Files of one form at the most.
+/// Upper bound of files in one form.
 const FILES_MAX: usize = 64;
-/// Bytes of one field's name at the most, and of one file's.
+/// Upper bound of a field's name and of a file's name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// How much of a request's content is taken.
+/// Bounds of a request's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// Bytes of fields of a form together, or of content that is read as a whole (`form-limit`).
+    /// Upper bound of all fields of a form together, or of content that is read whole, in bytes (`form-limit`).
     pub form_bytes_max: u64,
-    /// Bytes of the files of a form together (`upload-limit`).
+    /// Upper bound of all files of a form together, in bytes (`upload-limit`).
     pub upload_bytes_max: u64,
 }
 
@@ -42,17 +42,17 @@ impl From<Exhausted> for PageRefusal {
 /// A name and a value.
 pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
 
-/// A form as it came.
+/// A parsed form.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
-    /// Name and value of each field, in the order in which they came.
+    /// Name and value of each field, in order of arrival.
     pub(crate) fields: Vec<Field>,
     /// The files.
     pub(crate) files: Vec<File>,
 }
 
 impl Form {
-    /// Bytes of it in memory.
+    /// Its bytes in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + size_of::<Field>());
         let files = self.files.iter().map(|file| file.spool.held_bytes() + size_of::<File>());
@@ -60,20 +60,20 @@ impl Form {
     }
 }
 
-/// A file of a form.
+/// An uploaded file.
 #[derive(Debug)]
 pub(crate) struct File {
     /// The field's name.
     pub(crate) field: Box<[u8]>,
-    /// The file's name as the browser gave it, without folders.
+    /// The file's name as sent by the browser, without folders.
     pub(crate) name: Box<[u8]>,
-    /// What the browser says that it is; nobody has looked.
+    /// The media type as sent by the browser, unverified.
     pub(crate) media_type: Option<Box<[u8]>>,
-    /// What is in it.
+    /// Its content.
     pub(crate) spool: Rc<Spool>,
 }
 
-/// Reads all of `content`, which `share` holds.
+/// Reads all of `content`, accounted in `share`.
 pub(crate) async fn read_whole(
     content: Content,
     limits: BodyLimits,
@@ -99,7 +99,7 @@ pub(crate) async fn read_whole(
     }
 }
 
-/// The fields of a form that came as a whole.
+/// Parses the fields of a URL-encoded form.
 pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
     let mut form = Form::default();
     for field in parse_form(encoded) {
@@ -109,8 +109,8 @@ pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
     Ok(form)
 }
 
-/// Reads `content` as `multipart/form-data` with `boundary`; files go to spools, which are made in `folder`, and `share`
-/// holds all of it.
+/// Reads `content` as `multipart/form-data` with `boundary`; files are spooled in `folder`, and everything is
+/// accounted in `share`.
 pub(crate) async fn read_multipart(
     content: Content,
     boundary: &[u8],
@@ -118,7 +118,7 @@ pub(crate) async fn read_multipart(
     folder: &Path,
     share: &mut Share,
 ) -> Result<Form, PageRefusal> {
-    // Delimiters and heads come on top; the exact bounds are kept part by part.
+    // Delimiters and part heads come on top; the exact bounds are enforced per part.
     let all_max = limits.form_bytes_max.saturating_add(limits.upload_bytes_max).saturating_add(1 << 20);
     if content.length().unwrap_or(0) > all_max {
         return Err(PageRefusal::UploadTooLarge);
@@ -141,7 +141,7 @@ pub(crate) async fn read_multipart(
     Ok(collector.form)
 }
 
-/// Gathers the parts of a form within their bounds.
+/// Collects the parts of a form within their bounds.
 struct Collector<'a> {
     form: Form,
     limits: BodyLimits,
@@ -158,7 +158,7 @@ enum Part {
     None,
     Field(Vec<u8>, Vec<u8>),
     File,
-    /// A file field in which no file was chosen: browsers send an empty part without a file's name.
+    /// A file field without a chosen file: browsers send an empty part without a file name.
     Unchosen,
 }
 
@@ -235,7 +235,7 @@ impl Parts for Collector<'_> {
                 let Some(file) = self.form.files.last() else { return Ok(()) };
                 file.spool.append(bytes, self.folder, &mut self.store).map_err(|_| PageRefusal::SpoolFailed)
             }
-            // Whatever a part without a file's name holds is counted, and not kept.
+            // The content of a part without a file name is counted and dropped.
             Part::None | Part::Unchosen => self.add_form_bytes(bytes.len()),
         }
     }
@@ -251,12 +251,12 @@ impl Parts for Collector<'_> {
     }
 }
 
-/// The same text with U+FFFD in the place of what is no UTF-8, as in forms that are URL-encoded.
+/// Replaces invalid UTF-8 by U+FFFD, as in URL-encoded forms.
 fn replace_invalid(text: Vec<u8>) -> Vec<u8> {
     String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()).into_bytes()
 }
 
-/// The last part of a path of either kind, without control characters.
+/// The last component of a Unix or Windows path, without control characters.
 fn bare_name(name: &[u8]) -> Vec<u8> {
     let start = name.iter().rposition(|byte| matches!(byte, b'/' | b'\\')).map_or(0, |at| at + 1);
     name[start..].iter().copied().filter(|byte| *byte >= 0x20 && *byte != 0x7f).collect()

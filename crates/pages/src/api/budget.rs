@@ -1,8 +1,8 @@
-//! A bound for what pages of all sites hold together: contents (forms, texts, files of forms, answers of upstreams), or
-//! output that waits for clients.
+//! A budget for the memory that pages of all sites use together: contents (forms, texts, uploaded files, upstream
+//! responses), or output buffered for clients.
 //!
-//! Each request has its own limits; this one covers all requests together. One client may hold at most a quarter of it, which
-//! leaves the rest to other clients.
+//! Each request has its own limits; this bounds all requests together. One client may use at most a quarter of it,
+//! which leaves the rest to other clients.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -10,23 +10,23 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of contents at the least; more where one request alone may have more.
+/// Lower bound of the budget for contents, in bytes; more if one request alone may have more.
 pub const BYTES_MIN: u64 = 256 << 20;
 
-/// Bytes that are taken at a time: workers share the count.
+/// Granularity of accounting, in bytes, as workers share the counter.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// One client may hold this part of a budget.
+/// Divisor of a budget for one client's share.
 const CLIENT_PART: u64 = 4;
 
-/// The bound, and what is held.
+/// The bound, and the bytes in use.
 #[derive(Debug)]
 pub struct Budget {
     bytes_max: AtomicU64,
-    /// What one request may hold: so much any client may have.
+    /// Upper bound of one request, in bytes, which any client may use.
     request_bytes: AtomicU64,
     held_bytes: AtomicU64,
-    /// What each client holds that holds anything.
+    /// Bytes used by each client that uses any.
     clients: Mutex<HashMap<Option<Client>, u64, RandomState>>,
 }
 
@@ -36,11 +36,11 @@ impl Default for Budget {
     }
 }
 
-/// All of it is held, or one client holds its part.
+/// The budget, or the client's share of it, is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// An address of IPv4, or the first half of one of IPv6, which is one network.
+/// An IPv4 address, or the /64 of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Client(u64);
 
@@ -54,7 +54,7 @@ impl Client {
 }
 
 impl Budget {
-    /// For `bytes_max` bytes.
+    /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max: AtomicU64::new(bytes_max),
@@ -69,34 +69,34 @@ impl Budget {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes. What is held stays.
+    /// Changes the bound, in bytes. Bytes in use stay.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Makes it large enough for two requests that may hold `bytes` each.
+    /// Enlarges it to hold two requests of `bytes` each.
     pub fn make_room_for(&self, bytes: u64) {
         self.bytes_max.fetch_max(bytes.saturating_mul(2), Ordering::Relaxed);
         self.request_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes held now, in steps of 16 KiB.
+    /// Bytes in use, in steps of 16 KiB.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that one client may hold.
+    /// Upper bound of one client, in bytes.
     pub fn client_bytes_max(&self) -> u64 {
         let bytes_max = self.bytes_max();
         (bytes_max / CLIENT_PART).max(self.request_bytes.load(Ordering::Relaxed)).min(bytes_max)
     }
 
-    /// A share that holds nothing yet, of the client at this address.
+    /// An empty share for the client at this address.
     pub fn share(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
         Share { budget: Arc::clone(self), client: client.map(Client::of), used_bytes: 0, taken_bytes: 0 }
     }
 
-    /// Whether the client at this address may have so much more that another request makes sense: a quarter of its part.
+    /// Returns whether the client at this address has enough left for another request: a quarter of its share.
     pub fn has_room_for(&self, client: Option<IpAddr>) -> bool {
         let held_bytes = self.held_bytes();
         if held_bytes == 0 {
@@ -136,7 +136,7 @@ impl Budget {
     }
 }
 
-/// What one request holds of the budget. It is given back when this is dropped.
+/// One request's use of the budget, given back on drop.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -146,10 +146,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Holds `bytes` more.
+    /// Takes `bytes` more.
     ///
     /// # Errors
-    /// When there are not so many left for this client; the share is as before then.
+    /// If that exceeds the client's bound; the share is then unchanged.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let used_bytes = self.used_bytes.saturating_add(bytes as u64);
         if used_bytes > self.taken_bytes {
@@ -161,10 +161,10 @@ impl Share {
         Ok(())
     }
 
-    /// Holds `bytes` from now on, more or fewer than before.
+    /// Sets the use to `bytes`.
     ///
     /// # Errors
-    /// When there are not so many left for this client; the share is as before then.
+    /// If that exceeds the client's bound; the share is then unchanged.
     pub fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let used_bytes = bytes as u64;
         if used_bytes > self.used_bytes {
@@ -179,7 +179,7 @@ impl Share {
         Ok(())
     }
 
-    /// Bytes taken for it.
+    /// Bytes taken.
     pub const fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }

@@ -1,4 +1,4 @@
-//! `TIMEDATE()`, `time()` and `date`: the time, and texts of it.
+//! `TIMEDATE()`, `time()` and `date`: the time and its formats.
 
 use super::Api;
 use crate::sandbox::Sandbox;
@@ -12,16 +12,16 @@ use mlua::{Lua, LuaString};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// As `TIMEDATE()` writes it: `Sat 21 Nov 2026 10:32:30 CET`.
+/// The format of `TIMEDATE()`: `Sat 21 Nov 2026 10:32:30 CET`.
 const TIMEDATE_FORMAT: &str = "%a %d %b %Y %H:%M:%S %Z";
-/// As `date.format` writes it when it is not told how.
+/// The default format of `date.format`.
 const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
-/// Bytes of a format at the most.
+/// Upper bound of a format, in bytes.
 const FORMAT_BYTES_MAX: usize = 256;
-/// Bytes of a text that is read as a date at the most.
+/// Upper bound of a text that is parsed as a date, in bytes.
 const TEXT_BYTES_MAX: usize = 128;
 
-/// A text that is made once a second, and shared by all who ask within it.
+/// A text formatted once a second and shared.
 #[derive(Default)]
 struct Ticking {
     second: i64,
@@ -101,7 +101,7 @@ fn or_now(time_s: Option<f64>) -> f64 {
 }
 
 fn whole(time_s: f64) -> Result<i64, Fault> {
-    // Years 1 to 9999, which every format has room for.
+    // Years 1 to 9999, which every format can represent.
     let whole = time_s.floor();
     if (-62_135_596_800.0..253_402_207_200.0).contains(&whole) {
         Ok(whole as i64)
@@ -139,8 +139,8 @@ fn format(zoned: &Zoned, how: &str) -> Result<String, Fault> {
     jiff::fmt::strtime::format(how, zoned).map_err(|error| format!("the format \"{how}\" is wrong: {error}").into())
 }
 
-/// The time that a text names: ISO 8601 with or without a time and an offset, an HTTP date, or a date of mail. Without
-/// an offset it is one of `zone`.
+/// Parses ISO 8601 with or without a time and an offset, an HTTP date, or an RFC 2822 date. Without an offset it is
+/// in `zone`.
 fn parse(text: &[u8], zone: &TimeZone) -> Option<i64> {
     if text.len() > TEXT_BYTES_MAX {
         return None;

@@ -1,4 +1,4 @@
-//! A request's content as one page reads it: once, in one way, and kept for whoever asks again.
+//! A request's content as one page reads it: once, in one form, and cached for later calls.
 
 use super::Api;
 use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole};
@@ -14,27 +14,27 @@ use mlua::{Lua, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How far the content of one request has been read.
+/// The state of one request's content.
 #[derive(Clone, Default)]
 enum State {
     #[default]
     Unread,
-    /// By a part of the page that has given control away.
+    /// Being read by a suspended part of the page.
     Reading,
     Whole(Rc<[u8]>),
     Form(Rc<ReadForm>),
     Refused(PageRefusal),
 }
 
-/// What a request's exchange keeps of it.
+/// The cached content of a request, in its exchange.
 #[derive(Clone, Default)]
 struct Kept {
     state: Rc<RefCell<State>>,
-    /// As long as the content is kept: what it takes of the process's budget, and of the run's memory.
+    /// The process's budget and the run's memory used by the cached content.
     held: Rc<RefCell<Option<(Share, Held)>>>,
 }
 
-/// A form, and the table that the page has of it.
+/// A form, and its table in the page.
 #[derive(Default)]
 pub(super) struct ReadForm {
     pub(super) form: Form,
@@ -70,7 +70,7 @@ impl ReadForm {
     }
 }
 
-/// What it takes to read the content.
+/// The inputs for reading the content.
 pub(super) struct Reading {
     api: Rc<Api>,
     limits: BodyLimits,
@@ -82,8 +82,8 @@ pub(super) struct Reading {
     pub(super) refused: Refused,
 }
 
-/// The content of the running request; it is taken from the connection when it has not been read. A response that depends
-/// on content belongs to who sent it: caches know no content.
+/// The content of the current request, taken from the connection unless it was read. A response that depends on
+/// content is private to the sender, as caches do not key on content.
 pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, Fault> {
     if exchange.offers.is_some() {
         reads::note_private(exchange)?;
@@ -103,7 +103,7 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, F
     })
 }
 
-/// The form that was sent with the request; an empty one when there is no content.
+/// The request's form; empty if there is no content.
 pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Fault> {
     let state = reading.kept.state.replace(State::Reading);
     let read = match state {
@@ -120,7 +120,7 @@ pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Faul
     keep(reading, read, bytes, State::Form)
 }
 
-/// The content as it is.
+/// The content as text.
 pub(super) async fn read_text(mut reading: Reading) -> Result<Rc<[u8]>, Fault> {
     let state = reading.kept.state.replace(State::Reading);
     let read = match state {
@@ -144,7 +144,7 @@ fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal>
     form.map(|form| Rc::new(ReadForm { form, fields: RefCell::default() }))
 }
 
-/// Keeps what was read, of which `bytes` are in memory, or why it was not.
+/// Caches the result, of which `bytes` are in memory, or the error.
 fn keep<T: Clone>(
     reading: Reading,
     read: Result<T, PageRefusal>,
@@ -157,7 +157,7 @@ fn keep<T: Clone>(
     });
     debug_assert!(matches!(before, State::Reading));
     let mut held = reading.kept.held.borrow_mut();
-    // What was read before and is no more is no longer held; its share of the budget stays for what was made of it.
+    // Earlier results that were dropped no longer count; their share of the budget remains for the new one.
     let before = held.take().map(|(share, _)| share);
     if read.is_ok() {
         *held = Some((before.unwrap_or(reading.share), reading.beside.hold(bytes)));
@@ -192,7 +192,7 @@ async fn receive_form(reading: &mut Reading, content: Content) -> Result<Form, P
     }
 }
 
-/// The form of the running request, when it has been read.
+/// The form of the current request, if it has been read.
 pub(super) fn known_form(exchange: &mut Exchange) -> Option<Rc<ReadForm>> {
     match &*exchange.slot_if::<Kept>()?.state.borrow() {
         State::Form(form) => Some(Rc::clone(form)),

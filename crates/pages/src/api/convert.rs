@@ -1,4 +1,4 @@
-//! `html`, `url`, `json`, `hex` and `base64`: a text in another form.
+//! `html`, `url`, `json`, `hex` and `base64`: conversions of texts.
 
 use super::form::{decode_component, encode_component};
 use super::json;
@@ -9,7 +9,7 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PE
 use flatout_http::base64;
 use mlua::{LuaString, Table, Value};
 
-/// Bytes of a text that is converted in one call at the most: nobody else is served meanwhile.
+/// Upper bound of a text converted in one call, in bytes: it blocks the worker.
 pub(super) const INPUT_BYTES_MAX: usize = 256 * 1024;
 
 type Convert = fn(&[u8]) -> Option<Vec<u8>>;
@@ -32,7 +32,7 @@ fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Refuses what would take too long.
+/// Rejects texts that would take too long.
 pub(super) fn check_length(text: &LuaString) -> Result<(), Fault> {
     if text.as_bytes().len() > INPUT_BYTES_MAX {
         return Err("the text is longer than 256 KiB, which is the most for one call".into());
@@ -46,7 +46,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     for (table_name, name, convert) in CONVERSIONS {
         let made = sandbox.function(move |lua, _, text: LuaString| {
             check_length(&text)?;
-            // What has no other form is nil: a page asks, as the text often comes from elsewhere.
+            // An invalid text yields nil, as it often comes from elsewhere.
             convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(Fault::from)
         })?;
         let known = tables.iter().find(|(known, _)| *known == table_name).map(|(_, table)| table.clone());
@@ -74,7 +74,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         Ok(lua.create_string(out)?)
     })?;
     table.raw_set("encode", made)?;
-    // As for other texts from elsewhere: nil, and why.
+    // As for other external texts: nil, and the reason.
     let made = sandbox.function(|lua, _, text: LuaString| match json::decode(lua, &text.as_bytes()) {
         Ok(value) => Ok((value, None)),
         Err(why) => Ok((Value::Nil, Some(why))),
@@ -93,7 +93,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("json", table)
 }
 
-/// Names and values as a URL's query, in the order of the names.
+/// Encodes names and values as a URL's query, in the order of the names.
 fn query(fields: &Table) -> Result<Vec<u8>, Fault> {
     let mut pairs = Vec::new();
     fields.for_each(|name: LuaString, value: Value| {

@@ -1,18 +1,18 @@
-//! Cookies (RFC 6265): those that came, and those that are set.
+//! Cookies (RFC 6265): parsing and setting.
 
 use flatout_http::cookie::cookies;
 use flatout_http::token::{is_token, trim};
 use std::fmt::Write as _;
 
-/// Cookies of one request that are looked at; what comes after them is ignored.
+/// Upper bound of cookies per request; further ones are ignored.
 pub const COOKIES_MAX: usize = 128;
-/// Bytes of one cookie's name and value together at the most, when it is set: what browsers keep (RFC 6265bis §5.6).
+/// Upper bound of a cookie's name and value together, in bytes: what browsers accept (RFC 6265bis §5.6).
 pub const COOKIE_BYTES_MAX: usize = 4096;
-/// Bytes of a Path or Domain attribute at the most (RFC 6265bis §5.6).
+/// Upper bound of a Path or Domain attribute, in bytes (RFC 6265bis §5.6).
 pub const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
-/// The pairs of one Cookie field's value, in the order in which they came (RFC 6265 §5.4). What has no name is left
-/// out, and so are quotation marks around a value.
+/// The pairs of one Cookie field's value, in order (RFC 6265 §5.4). Pairs without a name are skipped, and quotation
+/// marks around a value are removed.
 pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookies(std::iter::once(field)).filter(|(name, _)| !name.is_empty()).map(|(name, value)| {
         let value = trim(value);
@@ -20,20 +20,20 @@ pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// When a cookie goes along with a request that another site brought about (RFC 6265bis §5.5).
+/// Whether a cookie is sent with cross-site requests (RFC 6265bis §5.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SameSite {
     /// Never.
     Strict,
-    /// With a link that is followed, not with a form that is sent.
+    /// Only with a followed link, not with a submitted form.
     #[default]
     Lax,
-    /// Always. Only Secure cookies may.
+    /// Always. Requires Secure.
     None,
 }
 
 impl SameSite {
-    /// The attribute's value as pages write it, in any case.
+    /// Parses the attribute's value, ignoring case.
     pub fn parse(text: &str) -> Option<Self> {
         [("strict", Self::Strict), ("lax", Self::Lax), ("none", Self::None)]
             .into_iter()
@@ -49,46 +49,46 @@ impl SameSite {
     }
 }
 
-/// A cookie that is to be set.
+/// A cookie to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cookie<'a> {
     /// A token.
     pub name: &'a [u8],
     /// Cookie octets: visible ASCII without quotation mark, comma, semicolon and backslash.
     pub value: &'a [u8],
-    /// Below which paths of the site it is sent back.
+    /// The path prefix to which it is sent.
     pub path: &'a [u8],
-    /// To which hosts besides this one it is sent back.
+    /// The domain to which it is sent, besides this host.
     pub domain: Option<&'a [u8]>,
-    /// Seconds for which it is kept; `None`: until the browser ends. 0 or less removes it.
+    /// Lifetime in seconds; `None` for the browser session. 0 or less deletes it.
     pub max_age_s: Option<i64>,
-    /// Only over https.
+    /// Sent over https only.
     pub secure: bool,
-    /// Not for scripts of the page.
+    /// Inaccessible to scripts.
     pub http_only: bool,
-    /// With which requests it is sent.
+    /// Its cross-site policy.
     pub same_site: SameSite,
 }
 
-/// What is wrong with a cookie.
+/// Why a cookie is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CookieError {
-    /// The name is no token (RFC 6265 §4.1.1).
+    /// The name is not a token (RFC 6265 §4.1.1).
     Name,
-    /// The value has bytes that no cookie may have.
+    /// The value contains forbidden bytes.
     Value,
-    /// Path or Domain has bytes that no attribute may have, or is too long.
+    /// Path or Domain contains forbidden bytes, or is too long.
     Attribute,
     /// Name and value are longer than [`COOKIE_BYTES_MAX`].
     TooLong,
-    /// SameSite=None without Secure: browsers refuse it.
+    /// SameSite=None without Secure, which browsers reject.
     NoneInsecure,
     /// `__Secure-` without Secure, or `__Host-` without Secure and Path=/ or with Domain (RFC 6265bis §4.1.3).
     Prefix,
 }
 
 impl CookieError {
-    /// What is wrong, for the page's author.
+    /// The message for the page's author.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Name => "a cookie's name may have letters, digits and !#$%&'*+-.^_`|~ only",
@@ -117,7 +117,7 @@ impl Cookie<'_> {
         if self.same_site == SameSite::None && !self.secure {
             return Err(CookieError::NoneInsecure);
         }
-        // Browsers compare the prefixes without regard to case (RFC 6265bis §5.7).
+        // Browsers compare the prefixes ignoring case (RFC 6265bis §5.7).
         let has_prefix =
             |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
         let host_only = domain.is_none() && path == "/";

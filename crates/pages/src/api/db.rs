@@ -1,7 +1,7 @@
-//! `db`: the database. Statements with parameters, one by one or as a transaction.
+//! `db`: the database. Statements with parameters, individually or in a transaction.
 //!
-//! Within `db.transaction(function() ... end)` the same functions speak to the transaction, so that no statement can
-//! miss it, and none waits for the writer that its own page holds.
+//! Within `db.transaction(function() ... end)` the same functions use the transaction, so that no statement can
+//! bypass it, and none waits for the writer that its own page holds.
 
 use super::Api;
 use super::refusal::{PageRefusal, Refused};
@@ -14,14 +14,14 @@ use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A number of this size and above may stand for another one: doubles hold 53 bits.
+/// Integers of at least this magnitude are not exact: doubles hold 53 bits.
 const EXACT_MAX: i64 = 1 << 53;
 
-/// The transaction that one request's page leads.
+/// The open transaction of one request's page.
 #[derive(Clone, Default)]
 struct Leading(Rc<RefCell<Option<Transaction>>>);
 
-/// The part of `db.transaction` that is Luau: the page's function may wait, so it cannot be called from here.
+/// The Luau part of `db.transaction`: the page's function may wait, so it cannot be called from Rust.
 const TRANSACTION: &str = r"
 local begin, commit, rollback, pcall = ...
 local error, pack, unpack = error, table.pack, table.unpack
@@ -37,8 +37,9 @@ return function(work)
 end
 ";
 
-/// The part of `db.query` and `db.query_one` that is Luau: rows become tables here, where the page's slice is counted and
-/// making a value costs no call. What tables of these columns look like is kept, as sites ask the same again and again.
+/// The Luau part of `db.query` and `db.query_one`: rows become tables here, where the page's slice is counted and
+/// creating a value needs no native call. The layouts of tables are cached by column names, as sites repeat their
+/// queries.
 const UNPACK: &str = r"
 local ask, is_one = ...
 local readu8, readu32, readf64, readstring = buffer.readu8, buffer.readu32, buffer.readf64, buffer.readstring
@@ -107,13 +108,13 @@ return function(...)
 end
 ";
 
-/// Marks of values in what [`UNPACK`] reads, the first byte of each.
+/// Type tags of values in the input of [`UNPACK`], the first byte of each.
 const NULL: u8 = 0;
 const TEXT: u8 = 1;
 const NUMBER: u8 = 2;
 const BLOB: u8 = 3;
 
-/// What makes values of an answer.
+/// Creates the values of a result.
 type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
@@ -145,8 +146,8 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("db", db)
 }
 
-/// Rows as [`UNPACK`] reads them: bytes of all names, the names, and the values row by row. Lengths have four bytes, the lowest
-/// first, as `buffer.readu32` has them.
+/// Rows in the form that [`UNPACK`] reads: bytes of all names, the names, and the values row by row. Lengths have
+/// four bytes, little-endian, as for `buffer.readu32`.
 fn pack(rows: &Rows) -> Vec<u8> {
     let cells = rows.len() * rows.columns().len();
     let mut packed = Vec::with_capacity(rows.bytes() + 5 * cells + 64);
@@ -213,7 +214,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         let transaction = exchange.slot::<Leading>().0.take();
         Ok(wanted(async move {
             if let Some(transaction) = transaction {
-                // Whatever it says, what made the page give up is what it should hear of.
+                // Its own error is less useful than the one that made the page give up.
                 let _ = transaction.rollback().await;
             }
             Ok(())
@@ -229,7 +230,7 @@ fn database(api: &Api) -> Result<&Database, Fault> {
         .ok_or_else(|| "there is no database: add `database \"./data/site.db\"` to the settings of these pages".into())
 }
 
-/// Gives a statement to the database, or to the transaction that the page leads.
+/// Sends a statement to the database, or to the page's open transaction.
 fn run(
     api: &Api,
     exchange: &mut Exchange,
@@ -255,8 +256,8 @@ fn run(
     }))
 }
 
-/// The error as the page gets it. Unless the page catches it, the response is 503 where the statement was never begun, because
-/// the database has more to do than it can, and 507 where the disk is full.
+/// The error for the page. If the page does not catch it, the response is 503 if the statement was never started
+/// because the database is overloaded, and 507 if the disk is full.
 fn told(error: &DataError, refused: &Refused) -> Fault {
     match error.reason {
         DataReason::QueueFull | DataReason::QueueTimeout | DataReason::LockTimeout => {
@@ -267,7 +268,7 @@ fn told(error: &DataError, refused: &Refused) -> Fault {
     }
 }
 
-/// Values for `?`, one after the other, or one table of names for `:name`.
+/// Parameters for `?` in order, or one table of names for `:name`.
 fn bound(values: &[Value]) -> Result<Parameters, Fault> {
     if let [Value::Table(named)] = values {
         let mut parameters = Vec::new();
@@ -286,7 +287,7 @@ fn bound(values: &[Value]) -> Result<Parameters, Fault> {
     Ok(Parameters::from(values.iter().map(cell).collect::<Result<Vec<Cell>, Fault>>()?))
 }
 
-/// A page's value as SQLite has it.
+/// Converts a page's value to SQLite.
 fn cell(value: &Value) -> Result<Cell, Fault> {
     match value {
         Value::Nil => Ok(Cell::Null),
@@ -307,7 +308,7 @@ fn cell(value: &Value) -> Result<Cell, Fault> {
     }
 }
 
-/// SQLite's value as a page has it. NULL is nil.
+/// Converts SQLite's value for a page. NULL is nil.
 fn shown(lua: &Lua, cell: ValueRef<'_>) -> mlua::Result<Value> {
     Ok(match cell {
         ValueRef::Null => Value::Nil,
@@ -322,7 +323,7 @@ fn is_exact(number: i64) -> bool {
     (-EXACT_MAX..=EXACT_MAX).contains(&number)
 }
 
-/// A whole number of 64 bits: as a number where that is exact, else as a text, which loses nothing.
+/// A 64-bit integer: as a number if that is exact, else as a text, which loses nothing.
 pub(super) fn integer(lua: &Lua, number: i64) -> mlua::Result<Value> {
     if is_exact(number) {
         Ok(Value::Number(number as f64))

@@ -10,7 +10,7 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use mlua::LuaString;
 use uuid::Uuid;
 
-/// Random bytes of one call at the most.
+/// Upper bound of the random bytes per call.
 const RANDOM_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
@@ -61,7 +61,7 @@ fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, Fault> {
     Ok(bytes)
 }
 
-/// Random bytes that nobody can guess.
+/// Fills `bytes` with cryptographically secure random bytes.
 pub(super) fn fill(bytes: &mut [u8]) -> Result<(), Fault> {
     aws_lc_rs::rand::fill(bytes).map_err(|_| "the system gave no random numbers".into())
 }

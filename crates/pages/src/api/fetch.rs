@@ -1,4 +1,4 @@
-//! `fetch`: an upstream that the configuration names is asked, and its answer read as a whole.
+//! `fetch`: a request to a configured upstream, whose response is read whole.
 
 use super::Api;
 use super::budget::{Exhausted, Share};
@@ -14,19 +14,19 @@ use flatout_net::shared::SharedBytes;
 use mlua::{IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
-/// Bytes of an answer's content at the most.
+/// Upper bound of a response's content, in bytes.
 const CONTENT_BYTES_MAX: usize = 2 << 20;
-/// Milliseconds for the whole exchange, unless the page says otherwise.
+/// Default timeout of the whole exchange, in milliseconds.
 const TIMEOUT_MS: u64 = 5_000;
-/// Milliseconds that a page may say at the most.
+/// Upper bound of the timeout that a page may set, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 60_000;
-/// Fields of a request at the most.
+/// Upper bound of a request's fields.
 const FIELDS_MAX: usize = 64;
 
-/// Fields of the framing, which are the client's own as those of the connection are, and Host, which is the upstream's.
+/// Fields set by the client itself, besides connection-specific ones: framing, and the upstream's Host.
 const NOT_SENT: [&str; 3] = ["host", "content-length", "expect"];
 
-/// A request that is ready to be sent.
+/// A validated request.
 struct Prepared {
     address: OriginAddress,
     method: String,
@@ -36,10 +36,10 @@ struct Prepared {
     timeout_ms: u64,
 }
 
-/// What came back.
+/// A response.
 struct Fetched {
     status: u16,
-    /// Name, in lower case, and value of each line.
+    /// Name in lower case, and value, of each line.
     fields: Vec<(String, Vec<u8>)>,
     content: Vec<u8>,
 }
@@ -58,7 +58,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
                     let _held = share;
                     match fetched {
                         Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
-                        // As a page expects of what may fail: nil, and why.
+                        // The convention for operations that may fail: nil, and the reason.
                         Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
                     }
                 }))
@@ -105,7 +105,7 @@ fn prepare(api: &Api, upstream: &LuaString, path: &LuaString, options: Option<&T
 }
 
 impl Prepared {
-    /// Takes an option of the page.
+    /// Applies an option from the page.
     fn take(&mut self, name: &[u8], value: &Value) -> mlua::Result<()> {
         let wrong = |text: &'static str| Err(mlua::Error::runtime(text));
         match (name, value) {
@@ -154,7 +154,7 @@ impl Prepared {
     }
 }
 
-/// Asks; an error is the name of a reason.
+/// Sends the request; an error is the name of a reason.
 async fn fetch(client: &OriginClient, prepared: Prepared, share: &mut Share) -> Result<Fetched, &'static str> {
     let timeout_ms = prepared.timeout_ms;
     client.within(timeout_ms, exchange(client, prepared, share)).await.unwrap_or(Err("fetch_timeout"))

@@ -1,37 +1,37 @@
-//! Which header fields a page may set.
+//! Validation of header fields set by a page.
 
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 
-/// Bytes of one field's value at the most.
+/// Upper bound of a field's value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 8192;
-/// Bytes of one field's name at the most.
+/// Upper bound of a field's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
-/// Fields that one page may set.
+/// Upper bound of fields set by one page.
 pub const FIELDS_MAX: usize = 64;
 
-/// Fields which the server alone sets, beside those of the connection (RFC 9112 §6).
+/// Fields reserved for the server, besides connection-specific ones (RFC 9112 §6).
 const SERVERS_OWN: [&str; 4] = ["content-length", "date", "http2-settings", "content-range"];
 
 /// Why a page may not set a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// The name is no token.
+    /// The name is not a token.
     Name,
-    /// The value has a line end or another control character.
+    /// The value contains a line end or another control character.
     Value,
     /// The name or the value is too long.
     TooLong,
-    /// The field belongs to the connection or to the framing.
+    /// The field is reserved for the connection or the framing.
     ServersOwn,
-    /// Set-Cookie, which has a function of its own.
+    /// Set-Cookie, which has a separate function.
     Cookie,
     /// More fields than [`FIELDS_MAX`].
     TooMany,
 }
 
 impl FieldError {
-    /// What is wrong, for the page's author.
+    /// The message for the page's author.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Name => "a header's name may have letters, digits and !#$%&'*+-.^_`|~ only",
@@ -44,7 +44,7 @@ impl FieldError {
     }
 }
 
-/// Checks a field that a page wants to set.
+/// Validates a field set by a page.
 pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
     if !is_token(name) {
         return Err(FieldError::Name);
@@ -64,20 +64,20 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// RFC 9110 §5.5, field-value, with white space at neither end trimmed off by us.
+/// Returns whether `value` is a field-value (RFC 9110 §5.5) without surrounding white space.
 pub fn is_value(value: &[u8]) -> bool {
     value.iter().all(|&byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
 }
 
-/// Where a redirect may lead: a reference (RFC 3986 §4.1) of visible ASCII, or of UTF-8 that is encoded here. `None`:
-/// it has white space or control characters, or nothing at all.
+/// The target of a redirect: a reference (RFC 3986 §4.1) in visible ASCII, or in UTF-8, which is encoded here. `None`
+/// if it is empty or contains white space or control characters.
 pub fn location(target: &[u8]) -> Option<Vec<u8>> {
     if target.is_empty() || target.len() > VALUE_BYTES_MAX || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
         return None;
     }
     let mut out = Vec::with_capacity(target.len());
     for &byte in target {
-        // Browsers read a backslash as a slash, so that `/\host` would lead to another host.
+        // Browsers treat a backslash as a slash, so `/\host` would lead to another host.
         if byte >= 0x80 || b"\\\"<>^`{|}".contains(&byte) {
             super::form::encode_component(&[byte], &mut out);
         } else {

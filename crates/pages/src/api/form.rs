@@ -1,15 +1,15 @@
-//! Names and values as forms and queries send them: `application/x-www-form-urlencoded` (WHATWG URL §5).
+//! Parsing and encoding of forms and queries: `application/x-www-form-urlencoded` (WHATWG URL §5).
 
 use std::borrow::Cow;
 
-/// Fields of one form or query at the most.
+/// Upper bound of fields in one form or query.
 pub const FIELDS_MAX: usize = 1024;
 
 /// More than [`FIELDS_MAX`] fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyFields;
 
-/// The fields of `encoded`, decoded, in the order in which they came. What is no UTF-8 after decoding becomes U+FFFD.
+/// The fields of `encoded`, decoded, in order. Invalid UTF-8 after decoding becomes U+FFFD.
 pub fn parse_form(encoded: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), TooManyFields>> {
     form_urlencoded::parse(encoded)
         .enumerate()
@@ -17,7 +17,7 @@ pub fn parse_form(encoded: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, 
         .take(FIELDS_MAX + 1)
 }
 
-/// Whether a Content-Type's value names `media_type`, whatever its parameters.
+/// Returns whether a Content-Type's value names `media_type`, ignoring its parameters.
 pub fn is_media_type(content_type: &[u8], media_type: &str) -> bool {
     let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
     flatout_http::token::trim(&content_type[..end]).eq_ignore_ascii_case(media_type.as_bytes())
@@ -35,7 +35,7 @@ pub fn encode_component(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a component of a URL. What is no escape stays as it is.
+/// Decodes a component of a URL. Invalid escapes are unchanged.
 pub fn decode_component(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

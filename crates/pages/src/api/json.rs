@@ -1,8 +1,8 @@
 //! JSON (RFC 8259) from and to a page's values, within bounds.
 //!
-//! A table with keys 1 to n is an array, one with texts as keys an object with its names in order. An empty table is
-//! an array, unless it came out of an object or went through `json.object`. Null in an array is `json.null`; in an
-//! object it is what a page expects: nothing.
+//! A table with keys 1 to n is an array, one with text keys an object with its names in order. An empty table is an
+//! array, unless it was decoded from an object or marked by `json.object`. Null in an array is `json.null`; in an
+//! object the name is absent.
 
 use crate::sandbox::json::append_display;
 use crate::sandbox::wait::Fault;
@@ -12,20 +12,20 @@ use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;
 use std::fmt;
 
-/// Bytes of a text that is read or written at the most: its values are made without giving way to others.
+/// Upper bound of a text, in bytes: its values are processed without interruption.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// Values in one text at the most.
+/// Upper bound of values in one text.
 pub const VALUES_MAX: usize = 20_000;
-/// Arrays and objects within one another at the most.
+/// Upper bound of nested arrays and objects.
 pub const DEPTH_MAX: usize = 32;
 
-/// A number of this size and above may stand for another one: doubles hold 53 bits.
+/// Numbers of at least this magnitude are not exact integers: doubles hold 53 bits.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Tells tables that are objects though they are empty: their metatable.
+/// Name of the metatable that marks empty tables as objects.
 const OBJECT_MARK: &str = "flatout.json.object";
 
-/// Lays the mark of objects into a virtual machine, once.
+/// Registers the object mark in a virtual machine, once.
 pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
     let mark = lua.create_table()?;
     mark.raw_set("__metatable", "object")?;
@@ -38,7 +38,8 @@ pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set_metatable(Some(lua.named_registry_value(OBJECT_MARK)?))
 }
 
-/// Writes `value` as JSON that may stand anywhere in HTML: `<`, `>`, `&` and what else scripts trip over is escaped.
+/// Encodes `value` as JSON that is safe anywhere in HTML: `<`, `>`, `&` and other characters that are special in
+/// scripts are escaped.
 pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
     Encoder { mark, values: 0, start: out.len() }.value(value, out, 0)
@@ -47,7 +48,7 @@ pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut Vec<u8>) -> Result<(), 
 struct Encoder {
     mark: Table,
     values: usize,
-    /// Where the text begins in its buffer.
+    /// Start of the text in its buffer.
     start: usize,
 }
 
@@ -79,7 +80,7 @@ impl Encoder {
     }
 
     fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), Fault> {
-        // Looked at before it is written: a long text grows by its escapes.
+        // Checked in advance: escapes lengthen a text.
         let bytes = text.as_bytes();
         if bytes.len() > TEXT_BYTES_MAX {
             return Err("a text is too long for JSON: 256 KiB are allowed".into());
@@ -119,7 +120,7 @@ impl Encoder {
             out.extend_from_slice(b"[]");
             return Ok(());
         }
-        // One value has one text: sessions are compared by it.
+        // Each value has one canonical text, as sessions are compared by it.
         names.sort_unstable_by_key(|(name, _)| name.as_bytes());
         out.push(b'{');
         for (index, (name, value)) in names.iter().enumerate() {
@@ -166,7 +167,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Reads a text. The error says what is wrong, and where.
+/// Decodes a text. The error describes the problem and its position.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err("the text is longer than 256 KiB".to_owned());
@@ -178,7 +179,7 @@ pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Makes a page's values as the text is read.
+/// Creates a page's values while the text is parsed.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     lua: &'a Lua,

@@ -1,4 +1,4 @@
-//! `kv`: values that workers share, in memory.
+//! `kv`: in-memory values shared by workers.
 
 use super::Api;
 use super::policy::parse_seconds;
@@ -9,7 +9,7 @@ use flatout_net::clock::Now;
 use mlua::{Lua, LuaString, Value};
 use std::rc::Rc;
 
-/// A number from here on may stand for another one: doubles hold 53 bits.
+/// Integers of at least this magnitude are not exact: doubles hold 53 bits.
 const EXACT_MAX: i64 = 1 << 53;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
@@ -52,7 +52,7 @@ fn now_ms() -> u64 {
     Now::read().monotonic_ms
 }
 
-/// How long a value lives: seconds, or a text as `"5m"`.
+/// Parses a lifetime: seconds, or a text such as `"5m"`.
 fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, Fault> {
     let seconds = match ttl {
         None | Some(Value::Nil) => return Ok(None),

@@ -1,4 +1,4 @@
-//! `log`: a page's lines for the server's log.
+//! `log`: lines of a page for the server's log.
 
 use crate::exchange::{Abandoned, Exchange};
 use crate::sandbox::Sandbox;
@@ -7,25 +7,25 @@ use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString};
 use std::borrow::Cow;
 
-/// Lines of one request at the most; of more, only their number is kept.
+/// Upper bound of lines per request; further ones are only counted.
 pub const LINES_MAX: usize = 64;
-/// Bytes of one line at the most; the rest is cut off.
+/// Upper bound of a line, in bytes; the rest is cut.
 pub const LINE_BYTES_MAX: usize = 2048;
 
 /// Logged for a page that ends itself within a transaction.
 const ABANDONED: &str = "the page ended within a transaction, which is rolled back: return from its function before you \
                          call response.redirect, response.json or exit";
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// For whoever looks for a fault.
+    /// For debugging.
     Debug,
-    /// What is as it should be.
+    /// Normal operation.
     Info,
-    /// What may need a look.
+    /// Possibly a problem.
     Warn,
-    /// What needs one.
+    /// A problem.
     Error,
 }
 
@@ -47,14 +47,14 @@ impl LogLevel {
     }
 }
 
-/// A line that a page has logged.
+/// A line logged by a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// How much it matters.
+    /// Its severity.
     pub level: LogLevel,
     /// One line, without control characters.
     pub text: String,
-    /// The chunk that logged it, as it was loaded; empty: not known.
+    /// The chunk that logged it, by its loaded name; empty if unknown.
     pub chunk: String,
     /// The chunk's line, from 1.
     pub line: Option<u32>,
@@ -66,7 +66,7 @@ struct Lines {
     left_out: usize,
 }
 
-/// Adds a line of the page.
+/// Appends a line of the page.
 pub(crate) fn add(exchange: &mut Exchange, line: LogLine) {
     let lines = exchange.slot::<Lines>();
     if lines.lines.len() < LINES_MAX {
@@ -105,7 +105,7 @@ pub(crate) fn one_line(bytes: &[u8]) -> String {
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
-/// Where the code that called is.
+/// The place of the calling code.
 pub(crate) fn place(lua: &Lua) -> (String, Option<u32>) {
     lua.inspect_stack(1, |debug| {
         let chunk = debug.source().short_src.map(Cow::into_owned).unwrap_or_default();

@@ -1,33 +1,33 @@
-//! Content of `multipart/form-data` (RFC 7578, RFC 2046 §5.1), part by part, as it comes.
+//! Incremental decoding of `multipart/form-data` (RFC 7578, RFC 2046 §5.1), part by part.
 //!
-//! Only as much is held back as might be the beginning of a delimiter, and one part's head. A part within a part is
-//! content like any other.
+//! Buffers only a possible beginning of a delimiter, and one part's head. Nested multipart content is treated as
+//! ordinary content.
 
 use flatout_http::token::{is_token, trim};
 
-/// Bytes of a boundary at the most (RFC 2046 §5.1.1).
+/// Upper bound of a boundary, in bytes (RFC 2046 §5.1.1).
 pub const BOUNDARY_BYTES_MAX: usize = 70;
-/// Bytes of one part's head at the most.
+/// Upper bound of a part's head, in bytes.
 pub const PART_HEAD_BYTES_MAX: usize = 4096;
-/// Bytes before the first delimiter at the most; browsers send none.
+/// Upper bound of the preamble, in bytes; browsers send none.
 pub const PREAMBLE_BYTES_MAX: usize = 1024;
-/// White space behind a delimiter at the most.
+/// Upper bound of white space after a delimiter, in bytes.
 const PADDING_BYTES_MAX: usize = 64;
 
-/// What a part says of itself.
+/// The head of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartHead {
     /// The form field's name.
     pub name: Vec<u8>,
-    /// The file's name as the browser gave it: then the part is a file.
+    /// The file's name as sent by the browser, if the part is a file.
     pub file_name: Option<Vec<u8>>,
-    /// Content-Type, when it is there.
+    /// Content-Type, if present.
     pub media_type: Option<Vec<u8>>,
 }
 
-/// Takes the parts as they come.
+/// A consumer of parts.
 pub trait Parts {
-    /// Why it takes no more.
+    /// Why it rejects a part.
     type Refusal;
 
     /// A part begins.
@@ -36,31 +36,31 @@ pub trait Parts {
     /// More of its content, never empty.
     fn part_bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Refusal>;
 
-    /// It is whole.
+    /// The part is complete.
     fn end_part(&mut self) -> Result<(), Self::Refusal>;
 }
 
-/// Why content is not what `multipart/form-data` allows.
+/// Why content violates `multipart/form-data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultipartError {
-    /// Content-Type has no boundary, or none that RFC 2046 allows.
+    /// Content-Type has no boundary, or an invalid one (RFC 2046).
     Boundary,
-    /// More than [`PREAMBLE_BYTES_MAX`] come before the first delimiter.
+    /// The preamble is longer than [`PREAMBLE_BYTES_MAX`].
     Preamble,
-    /// Behind a delimiter stands something that does not belong there.
+    /// A delimiter is followed by unexpected bytes.
     Delimiter,
     /// A part's head is longer than [`PART_HEAD_BYTES_MAX`].
     PartHeadTooLong,
-    /// A part's head is no field section, or has no form-data with a name.
+    /// A part's head is not a field section, or has no form-data with a name.
     PartHead,
-    /// A part is encoded once more (Content-Transfer-Encoding, which RFC 7578 §4.7 deprecates).
+    /// A part has a Content-Transfer-Encoding, which RFC 7578 §4.7 deprecates.
     PartEncoding,
     /// The content ends before its last delimiter.
     Cut,
 }
 
 impl MultipartError {
-    /// What is wrong.
+    /// The message.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Boundary => "The multipart content has no boundary, or a malformed one.",
@@ -74,16 +74,16 @@ impl MultipartError {
     }
 }
 
-/// Either the content is wrong, or who takes the parts refuses.
+/// Why decoding stopped: malformed content, or a rejection by the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop<R> {
-    /// The content is wrong.
+    /// The content is malformed.
     Malformed(MultipartError),
-    /// The parts are refused.
+    /// The consumer rejected a part.
     Refused(R),
 }
 
-/// The boundary that `content_type` names, when it is `multipart/form-data`: `None` for another type.
+/// The boundary in `content_type`, if it is `multipart/form-data`; `None` for another type.
 pub fn parse_boundary(content_type: &[u8]) -> Option<Result<Vec<u8>, MultipartError>> {
     let mut parameters = Parameters::new(content_type);
     if !parameters.first().eq_ignore_ascii_case(b"multipart/form-data") {
@@ -103,7 +103,7 @@ fn is_boundary(bytes: &[u8]) -> bool {
         && bytes.last() != Some(&b' ')
 }
 
-/// A value and the parameters behind it: `form-data; name="a"; filename=b`.
+/// A value followed by parameters: `form-data; name="a"; filename=b`.
 struct Parameters<'a> {
     first: &'a [u8],
     rest: &'a [u8],
@@ -123,7 +123,7 @@ impl<'a> Parameters<'a> {
 impl<'a> Iterator for Parameters<'a> {
     type Item = (&'a [u8], Vec<u8>);
 
-    /// What is no parameter ends them.
+    /// Stops at anything that is not a parameter.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let rest = trim(self.rest.strip_prefix(b";")?);
@@ -149,8 +149,8 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// The text up to the closing quotation mark, and how many bytes that was, the mark included. Browsers escape a
-/// quotation mark as `%22`, other clients as `\"`; a backslash before anything else is one of a Windows path.
+/// The text up to the closing quotation mark, and its length in bytes including the mark. Browsers escape a quotation
+/// mark as `%22`, other clients as `\"`; a backslash before anything else is part of a Windows path.
 fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut text = Vec::new();
     let mut at = 0;
@@ -169,7 +169,7 @@ fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// Reads a part's head: its field lines, each with CR LF, without the empty line.
+/// Parses a part's head: its field lines, each with CR LF, without the empty line.
 fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
     let mut head = PartHead::default();
     let mut named = false;
@@ -180,7 +180,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
         rest = tail;
         let colon = memchr::memchr(b':', line).ok_or(MultipartError::PartHead)?;
         let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
-        // A control character has no business in any of them, and a line that is folded is long obsolete.
+        // Control characters are invalid in all of them, and folded lines are obsolete.
         if !is_token(name) || value.iter().any(|&byte| byte < 0x20 && byte != b'\t' || byte == 0x7f) {
             return Err(MultipartError::PartHead);
         }
@@ -212,7 +212,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Preamble,
-    /// Behind a delimiter: nothing, `-`, white space or CR has come.
+    /// After a delimiter and possibly `-`, white space or CR.
     Delimiter,
     Dash,
     Padding,
@@ -222,31 +222,31 @@ enum State {
     End,
 }
 
-/// Reads multipart content in pieces of any size.
+/// Decodes multipart content in pieces of any size.
 #[derive(Debug)]
 pub struct MultipartDecoder {
     /// CR LF, two hyphens and the boundary.
     delimiter: Vec<u8>,
-    /// How much of the delimiter has come, in the preamble or a part.
+    /// Matched bytes of the delimiter, in the preamble or a part.
     matched: usize,
     state: State,
-    /// Bytes of the preamble or of padding.
+    /// Bytes of the preamble or of white space.
     counted: usize,
-    /// The part's head as far as it has come.
+    /// The part's head so far.
     head: Vec<u8>,
 }
 
 impl MultipartDecoder {
-    /// For content with `boundary`, which [`parse_boundary`] gave.
+    /// For content with `boundary`, from [`parse_boundary`].
     pub fn new(boundary: &[u8]) -> Self {
         let mut delimiter = b"\r\n--".to_vec();
         delimiter.extend_from_slice(boundary);
-        // The first delimiter needs no line end before it.
+        // The first delimiter needs no preceding line end.
         Self { delimiter, matched: 2, state: State::Preamble, counted: 0, head: Vec::new() }
     }
 
-    /// Takes `input`, gives what it holds to `parts`, and says how much of it was used and whether the last delimiter
-    /// has come. What follows that one is nobody's (RFC 2046 §5.1.1, epilogue).
+    /// Consumes `input`, and hands its content to `parts`. Returns the bytes used, and whether the last delimiter has
+    /// arrived. The epilogue after it is ignored (RFC 2046 §5.1.1).
     pub fn feed<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<(usize, bool), Stop<P::Refusal>> {
         let mut at = 0;
         while at < input.len() && self.state != State::End {
@@ -262,13 +262,13 @@ impl MultipartDecoder {
         Ok((at, self.state == State::End))
     }
 
-    /// The content ends here: is it whole?
+    /// Checks at the end of the content that it is complete.
     pub fn finish(&self) -> Result<(), MultipartError> {
         if self.state == State::End { Ok(()) } else { Err(MultipartError::Cut) }
     }
 
-    /// Takes content up to a delimiter; the delimiter's first byte stands nowhere else in it, so that what was matched
-    /// in vain holds no other beginning.
+    /// Consumes content up to a delimiter. The delimiter's first byte occurs nowhere else in it, so a failed match
+    /// contains no other start.
     fn feed_content<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
         let in_part = self.state == State::Body;
         let mut at = 0;
@@ -335,26 +335,26 @@ impl MultipartDecoder {
         }
     }
 
-    /// Takes the head up to and with its empty line.
+    /// Consumes the head including its empty line.
     fn feed_head<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
         let known = self.head.len();
         let room = (PART_HEAD_BYTES_MAX + 1).saturating_sub(known).min(input.len());
         self.head.extend_from_slice(&input[..room]);
-        // An empty line at once: a part without fields, which is no form field.
+        // An immediate empty line: a part without fields is not a form field.
         let end = if self.head.starts_with(b"\r\n") {
             Some(0)
         } else {
             let from = known.saturating_sub(3);
             memchr::memmem::find(&self.head[from..], b"\r\n\r\n").map(|at| from + at + 2)
         };
-        // The limit counts the empty line, so that it falls on the same byte however the bytes were cut.
+        // The limit includes the empty line, so that it applies at the same byte however the input is split.
         match end {
             Some(end) if end + 2 <= PART_HEAD_BYTES_MAX => {
                 let head = parse_part_head(&self.head[..end]).map_err(Stop::Malformed)?;
                 parts.begin_part(head).map_err(Stop::Refused)?;
                 self.head.clear();
                 self.state = State::Body;
-                // A part without content has its delimiter's line end from here on.
+                // From here on, an empty part may share its line end with the delimiter.
                 self.matched = 0;
                 Ok(end + 2 - known)
             }

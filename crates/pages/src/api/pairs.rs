@@ -1,10 +1,10 @@
-//! `pairs`, which Luau does not let metatables change, for `request.headers` and `session` as well.
+//! A `pairs` that also supports `request.headers` and `session`, as Luau has no metamethod for it.
 
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
 use mlua::{Table, Value};
 
-/// It is in Luau because pages call it often: a call of a native costs several times as much.
+/// In Luau, as pages call it often: a native call costs several times as much.
 const PAIRS: &str = r"
 local next, type, getmetatable, listings, refuse = ...
 return function(t)
@@ -17,8 +17,8 @@ return function(t)
 end
 ";
 
-/// Lays `pairs` in. `listings` has, for the `__metatable` of a table whose values are not in itself, a function that returns a
-/// table with them.
+/// Installs `pairs`. `listings` maps the `__metatable` value of a table with virtual values to a function that
+/// returns a table of them.
 pub(super) fn install(sandbox: &Sandbox, listings: Table) -> mlua::Result<()> {
     let globals = sandbox.lua().globals();
     let refuse = sandbox.function(|_, _, value: Value| {

@@ -1,5 +1,5 @@
-//! `password`: hashes of passwords, made and verified by argon2id on a thread of their own, as one takes as long as
-//! hundreds of requests.
+//! `password`: hashing and verification by argon2id on a separate thread, as one operation takes as long as hundreds
+//! of requests.
 
 use super::Api;
 use super::digest::fill;
@@ -16,29 +16,29 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// Passwords that wait at the most. At 20 ms each, the last one waits for more than a second.
+/// Upper bound of queued passwords. At 20 ms each, the last one waits for more than a second.
 const QUEUE_MAX: usize = 64;
-/// Bytes of a password at the most.
+/// Upper bound of a password, in bytes.
 const PASSWORD_BYTES_MAX: usize = 1024;
-/// Bytes of a stored hash at the most.
+/// Upper bound of a stored hash, in bytes.
 const STORED_BYTES_MAX: usize = 512;
-/// A stored hash is of no more than this: another program may have made it.
+/// Upper bound of a stored hash's memory parameter, in KiB, as other programs may have created it.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
 /// Bytes of a salt.
 const SALT_BYTES: usize = 16;
 
-/// What is to be done with a password.
+/// An operation on a password.
 enum Work {
     /// Hash it.
     Hash([u8; SALT_BYTES]),
-    /// Compare it with this hash.
+    /// Verify it against this hash.
     Verify(String),
-    /// Take as long as for one that is stored, for there is none.
+    /// Spend the same time without a stored hash.
     Pretend,
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, PartialEq, Eq)]
 enum Done {
     Hash(String),
@@ -51,14 +51,14 @@ struct Job {
     answer: oneshot::Sender<Option<Done>>,
 }
 
-/// The thread that hashes and verifies, started when it is first needed.
+/// The thread for hashing and verification, started on first use.
 #[derive(Debug, Default)]
 pub struct Passwords {
     jobs: OnceLock<Option<SyncSender<Job>>>,
 }
 
 impl Passwords {
-    /// Has `work` done; `None` when too many wait already, or no thread could be started.
+    /// Queues `work`; `None` if the queue is full, or no thread could be started.
     fn ask(&self, password: Vec<u8>, work: Work) -> Option<oneshot::Receiver<Option<Done>>> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.get_or_init(start).as_ref()?;
@@ -75,7 +75,7 @@ fn work(jobs: &Receiver<Job>) {
     while let Ok(mut job) = jobs.recv() {
         if !job.answer.is_closed() {
             let done = job.work.on(&job.password);
-            // Nobody to tell: the visitor has gone.
+            // The receiver is gone if the visitor has left.
             let _ = job.answer.send(done);
         }
         job.password.fill(0);
@@ -84,7 +84,7 @@ fn work(jobs: &Receiver<Job>) {
 }
 
 impl Work {
-    /// `None` when argon2 does not take it.
+    /// `None` if argon2 rejects the input.
     fn on(&self, password: &[u8]) -> Option<Done> {
         let argon2 = Argon2::default();
         let hash = |salt: &[u8]| -> Option<PasswordHash> { argon2.hash_password_with_salt(password, salt).ok() };
@@ -96,7 +96,7 @@ impl Work {
     }
 }
 
-/// Whether a stored hash is one that can be verified within bounds.
+/// Returns whether a stored hash can be verified within bounds.
 fn is_usable(stored: &str) -> bool {
     let Ok(hash) = PasswordHash::new(stored) else { return false };
     let Ok(params) = Params::try_from(&hash) else { return false };
@@ -133,7 +133,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
             Some(stored) => Work::Verify(checked(&stored)?),
         };
         let text = text.as_bytes();
-        // No stored password is that long, and the answer takes as long as any other.
+        // No stored password is that long, and the response takes as long as any other.
         let (text, work) = if text.len() > PASSWORD_BYTES_MAX { (&b""[..], Work::Pretend) } else { (&text[..], work) };
         let answered = ask(&using, &Refused::of(exchange), text, work)?;
         Ok(wanted(async move {

@@ -1,24 +1,24 @@
-//! What a page says about who may keep it, as header fields (RFC 9111 §5.2.2, RFC 9213, RFC 5861).
+//! The caching policy of a page's response, as header fields (RFC 9111 §5.2.2, RFC 9213, RFC 5861).
 
 use crate::exchange::draft::Draft;
 use flatout_http::token::trim;
 use std::fmt::Write as _;
 
-/// Tags of one page at the most.
+/// Upper bound of tags per page.
 pub const TAGS_MAX: usize = 64;
-/// Bytes of one tag at the most.
+/// Upper bound of a tag, in bytes.
 pub const TAG_BYTES_MAX: usize = 128;
-/// Seconds of any time here at the most: a year.
+/// Upper bound of all durations here, in seconds: a year.
 pub const SECONDS_MAX: u64 = 31_536_000;
 
-/// What is sent with a page that says nothing: everyone asks again, and no cache shares it.
+/// The default policy: browsers revalidate, and no shared cache stores the response.
 pub const DEFAULT: &str = "Cache-Control: private, no-cache\r\n";
 
-/// What an answer is sent with that is one visitor's own, when the page says anything else.
+/// The policy of a response private to one visitor, if the page sets another one.
 const PRIVATE: &[u8] = b"private, no-cache";
 
-/// Whether a value of Cache-Control keeps shared caches out (RFC 9111 §5.2.2): `private` without a list of fields, or
-/// `no-store`, and nothing that says the contrary.
+/// Returns whether a value of Cache-Control excludes shared caches (RFC 9111 §5.2.2): `private` without a list of
+/// fields, or `no-store`, and nothing that contradicts it.
 fn is_private(value: &[u8]) -> bool {
     let mut is_private = false;
     for directive in value.split(|&byte| byte == b',').map(trim) {
@@ -31,8 +31,8 @@ fn is_private(value: &[u8]) -> bool {
     is_private
 }
 
-/// Whether the field called `name` says who may keep the answer: Cache-Control, or what stands in its place for some
-/// caches (RFC 9213 §2, and the older Surrogate-Control).
+/// Returns whether the field `name` sets a caching policy: Cache-Control, or its targeted forms (RFC 9213 §2, and the
+/// older Surrogate-Control).
 fn is_policy(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
     let is_targeted =
@@ -40,13 +40,13 @@ fn is_policy(name: &[u8]) -> bool {
     is_targeted || name.eq_ignore_ascii_case(b"cache-control") || name.eq_ignore_ascii_case(b"surrogate-control")
 }
 
-/// Whether `draft` lets others than one visitor's browser keep the answer. Without a word it has [`DEFAULT`].
+/// Returns whether `draft` permits shared caches to store the response. Without a policy, [`DEFAULT`] applies.
 pub fn is_shared(draft: &Draft) -> bool {
     draft.fields().any(|(name, value)| is_policy(name) && !is_private(value))
 }
 
-/// Makes the answer one visitor's own: every field that says who may keep it says `private` or `no-store` afterwards, and
-/// nothing else does.
+/// Makes the response private to one visitor: every field with a caching policy is set to `private` or `no-store`,
+/// without exceptions.
 pub fn make_private(draft: &mut Draft) {
     let wrong: Vec<Vec<u8>> = draft
         .fields()
@@ -64,7 +64,7 @@ pub fn make_private(draft: &mut Draft) {
     }
 }
 
-/// Sees to it that Vary names `field` (RFC 9110 §12.5.5), beside what it names already.
+/// Ensures that Vary names `field` (RFC 9110 §12.5.5), besides the existing names.
 pub fn vary(draft: &mut Draft, field: &[u8]) {
     let lines: Vec<&[u8]> =
         draft.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary")).map(|(_, value)| value).collect();
@@ -80,29 +80,29 @@ pub fn vary(draft: &mut Draft, field: &[u8]) {
     draft.set_field(b"Vary", &all);
 }
 
-/// What a page says about who may keep it.
+/// A page's caching policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// How long it is fresh, in seconds.
+    /// Freshness lifetime, in seconds.
     pub fresh_s: u64,
-    /// How long browsers think it fresh, when that is another time.
+    /// Freshness lifetime in browsers, in seconds, if different.
     pub browser_s: Option<u64>,
-    /// How long it may be given out stale while it is fetched anew.
+    /// stale-while-revalidate, in seconds.
     pub revalidate_s: Option<u64>,
-    /// How long it may be given out stale while it cannot be fetched.
+    /// stale-if-error, in seconds.
     pub error_s: Option<u64>,
-    /// Only the browser may keep it.
+    /// Only browsers may store it.
     pub private: bool,
-    /// Names under which it can be purged.
+    /// Names by which it can be purged.
     pub tags: Vec<Box<str>>,
 }
 
-/// Whether `tag` can be one: visible ASCII without a comma.
+/// Returns whether `tag` is valid: visible ASCII without a comma.
 pub fn is_tag(tag: &[u8]) -> bool {
     (1..=TAG_BYTES_MAX).contains(&tag.len()) && tag.iter().all(|&byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-/// `60`, `60s`, `5m`, `2h` or `1d`, in seconds; `None` for anything else, and for more than [`SECONDS_MAX`].
+/// Parses `60`, `60s`, `5m`, `2h` or `1d` into seconds; `None` for anything else, and above [`SECONDS_MAX`].
 pub fn parse_seconds(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -136,7 +136,7 @@ impl CachePolicy {
         match self.browser_s {
             Some(browser_s) => {
                 let _ = write!(out, "Cache-Control: public, max-age={browser_s}\r\n");
-                // Caches in front of us read this one instead (RFC 9213 §2.2).
+                // CDNs and reverse proxies read this one instead (RFC 9213 §2.2).
                 let _ = write!(out, "CDN-Cache-Control: public, max-age={}{stale}\r\n", self.fresh_s);
             }
             None => {

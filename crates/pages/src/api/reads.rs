@@ -1,19 +1,20 @@
-//! What a page reads of its request, and what caches must be told of it: Vary (RFC 9110 §12.5.5) for fields that many
-//! visitors share, `private` for what belongs to one.
+//! The parts of its request that a page reads, and their consequence for caches: Vary (RFC 9110 §12.5.5) for fields
+//! shared by many visitors, `private` for data of one visitor.
 //!
-//! The method and what makes the URL (scheme, host, path, query) are not noted: caches keep responses under them.
+//! The method and the parts of the URL (scheme, host, path, query) are not recorded, as they are part of a cache's
+//! key.
 
 use super::policy;
 use crate::exchange::Exchange;
 use crate::sandbox::wait::Fault;
 use flatout_http::token::is_token;
 
-/// Field names that one response's Vary lists at most; a page that reads more is sent with `Vary: *`.
+/// Upper bound of field names in one Vary; a page that reads more is sent with `Vary: *`.
 const NAMES_MAX: usize = 32;
-/// Bytes of one such name at most.
+/// Upper bound of such a name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Fields that identify one visitor: credentials, and what proxies add about the client. A cache in front of such a proxy
+/// Fields that identify one visitor: credentials, and client data added by proxies. A cache in front of such a proxy
 /// never sees the latter, so Vary cannot protect them.
 const PRIVATE_FIELDS: [&str; 10] = [
     "cookie",
@@ -30,14 +31,14 @@ const PRIVATE_FIELDS: [&str; 10] = [
 /// Every field with this prefix is one of them.
 const PRIVATE_PREFIX: &[u8] = b"x-forwarded-";
 
-/// What the page of one request has read.
+/// The parts of one request that its page has read.
 #[derive(Debug, Default)]
 struct Reads {
-    /// Names of fields, in the usual capitals.
+    /// Names of fields, in the usual capitalisation.
     names: Vec<Box<[u8]>>,
-    /// Every field, in a loop, or more of them than are noted.
+    /// All fields were read in a loop, or more than are recorded.
     all: bool,
-    /// Something that belongs to one visitor.
+    /// Data of one visitor was read.
     private: bool,
 }
 
@@ -47,13 +48,13 @@ impl Reads {
     }
 }
 
-/// Whether a field of this name identifies one visitor.
+/// Returns whether a field of this name identifies one visitor.
 pub(super) fn is_private(name: &[u8]) -> bool {
     PRIVATE_FIELDS.iter().any(|private| name.eq_ignore_ascii_case(private.as_bytes()))
         || name.get(..PRIVATE_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PRIVATE_PREFIX))
 }
 
-/// `name` as Vary usually has it: each word with a capital.
+/// `name` in the usual capitalisation: each word with a capital.
 fn capitalised(name: &[u8]) -> Box<[u8]> {
     let mut begins = true;
     let capitalise = |&byte: &u8| {
@@ -63,17 +64,17 @@ fn capitalised(name: &[u8]) -> Box<[u8]> {
     name.iter().map(capitalise).collect()
 }
 
-/// Whether it is too late to tell caches of another read.
+/// Returns whether the head has been sent with a shareable policy, so that further reads cannot be declared.
 fn is_too_late(exchange: &Exchange) -> bool {
     exchange.head_sent && policy::is_shared(&exchange.draft)
 }
 
-/// Notes that the page reads the request's field `name`, whether the request has it or not.
+/// Records that the page reads the request's field `name`, present or not.
 ///
 /// # Errors
-/// When the head has been sent with a policy that lets caches share the response, and does not name the field.
+/// If the head has been sent with a policy that lets caches share the response, and does not name the field.
 pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fault> {
-    // The host is part of the URL, and no request has a field that is not a token.
+    // The host is part of the URL, and a request has no field whose name is not a token.
     if name.eq_ignore_ascii_case(b"host") || !is_token(name) {
         return Ok(());
     }
@@ -98,7 +99,7 @@ pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fau
     Ok(())
 }
 
-/// Notes that the page reads all of the request's fields.
+/// Records that the page reads all of the request's fields.
 ///
 /// # Errors
 /// As [`note_field`].
@@ -108,10 +109,10 @@ pub(super) fn note_all_fields(exchange: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Notes that the page reads what belongs to one visitor and is not a field: the address, the content.
+/// Records that the page reads data of one visitor that is not a field: the address, the content.
 ///
 /// # Errors
-/// When the head has been sent with a policy that lets caches share the response.
+/// If the head has been sent with a policy that lets caches share the response.
 pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), Fault> {
     if exchange.slot::<Reads>().private {
         return Ok(());
@@ -127,8 +128,8 @@ pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds Vary to the head, and makes the response private where the page read what belongs to one visitor, used its session
-/// (`used_session`) or sets a cookie, whatever the page itself says of caches.
+/// Adds Vary to the head, and makes the response private if the page read data of one visitor, used its session
+/// (`used_session`) or sets a cookie, whatever policy the page set.
 pub(super) fn finish(exchange: &mut Exchange, used_session: bool) {
     let Reads { names, all, mut private } = exchange.slot_if::<Reads>().map(std::mem::take).unwrap_or_default();
     let draft = &mut exchange.draft;
@@ -145,7 +146,7 @@ pub(super) fn finish(exchange: &mut Exchange, used_session: bool) {
     if private || draft.field(b"Set-Cookie").is_some() {
         policy::make_private(draft);
     }
-    // What was read stays known: a later read of the same needs no second word.
+    // The record is retained: a later read of the same field is already declared.
     if let Some(reads) = exchange.slot_if::<Reads>() {
         *reads = Reads { names, all, private };
     }

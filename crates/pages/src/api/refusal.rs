@@ -1,8 +1,7 @@
-//! Why a request was refused on a page's behalf: one table gives the name for the log and the counter, the status and
-//! the meaning.
+//! Refusals on a page's behalf: one table with name, status and meaning, for the log and the counters.
 //!
-//! The page is told by an ordinary error, which it may catch to answer in its own way. When nothing catches it, the
-//! answer has the refusal's status instead of 500.
+//! The page receives an ordinary error, which it may catch to respond in its own way. If it does not, the response
+//! has the refusal's status instead of 500.
 
 use crate::exchange::Exchange;
 use crate::sandbox::wait::Fault;
@@ -13,7 +12,7 @@ flatout_reason::reasons! {
     /// Why a request was refused on a page's behalf.
     pub enum PageRefusal {
         name,
-        /// The status of the answer.
+        /// The status of the response.
         status: u16,
         text,
     }
@@ -32,17 +31,17 @@ flatout_reason::reasons! {
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
 }
 
-/// The refusal of one request, which a future can set after the page has given control away.
+/// The refusal of one request, which a future can set while the page is suspended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refused(Rc<Cell<Option<PageRefusal>>>);
 
 impl Refused {
-    /// That of the running request.
+    /// The refusal of the current request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
-    /// Notes the refusal; the page is told by the error that comes back.
+    /// Records the refusal; returns the error for the page.
     pub(crate) fn refuse(&self, refusal: PageRefusal) -> Fault {
         self.0.set(Some(refusal));
         Fault::from(refusal.text())

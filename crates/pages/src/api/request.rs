@@ -1,6 +1,6 @@
-//! `request`: what was asked.
+//! `request`: the request.
 //!
-//! What the head says is a field, made when it is first looked at; what must be waited for is a function.
+//! Data of the head are fields, created on first access; anything that must be awaited is a function.
 
 use super::Api;
 use super::content::{ReadForm, Reading, begin, read_form, read_text};
@@ -17,7 +17,7 @@ use crate::sandbox::wait::{Fault, Made, Wanted};
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
-/// The tables that one request's page has looked at.
+/// The tables of one request that its page has accessed.
 #[derive(Default)]
 struct Looked {
     query: Option<Table>,
@@ -62,11 +62,11 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
     sandbox.global("request", request)
 }
 
-/// What the metatable of `request.headers` says that it is.
+/// The `__metatable` value of `request.headers`.
 const HEADERS: &str = "headers";
 
-/// The metatable of `request.headers`. The table itself is empty: each field comes through here, so that it is known which
-/// of them the page reads, one by its name or all in a loop.
+/// The metatable of `request.headers`. The table itself is empty, so that every access, by name or in a loop, is
+/// recorded.
 fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table> {
     let lua = sandbox.lua();
     let metatable = lua.create_table()?;
@@ -93,7 +93,7 @@ fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table>
     Ok(metatable)
 }
 
-/// All fields but those that identify one visitor: names in lower case, lines of one name in one value (RFC 9110 §5.3).
+/// All fields except those that identify one visitor: names in lower case, lines of one name joined (RFC 9110 §5.3).
 fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
     note_all_fields(exchange)?;
     let facts = &exchange.facts;
@@ -108,7 +108,7 @@ fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
     Ok(table)
 }
 
-/// What waits for content.
+/// Functions that wait for content.
 fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::Result<()> {
     let files = upload::Functions::new(sandbox)?;
     let using = Rc::clone(api);
@@ -151,9 +151,9 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
     request.raw_set("json", made)
 }
 
-/// Content that was read, of which the page gets values.
+/// Content that was read, converted to values for the page.
 trait Content {
-    /// Bytes that these take, about.
+    /// Approximate memory of those values, in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -169,7 +169,7 @@ impl Content for Rc<[u8]> {
     }
 }
 
-/// A wait whose answer `make` turns into a value.
+/// A waiting function whose result `make` converts to a value.
 fn waiting<T, V>(
     future: impl Future<Output = Result<T, Fault>> + 'static,
     make: impl FnOnce(&Lua, T) -> mlua::Result<V> + 'static,
@@ -186,7 +186,7 @@ where
     .of_client()
 }
 
-/// JSON that calls itself something else is not read: a form of another site can send any text, but not this type.
+/// JSON of another declared type is not read: a cross-site form can send any text, but not this type.
 async fn read_json(reading: Reading) -> Result<Rc<[u8]>, Fault> {
     if !is_json(&reading.content_type) {
         return Err(reading.refused.refuse(PageRefusal::ContentType));
@@ -235,7 +235,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Ta
     }
 }
 
-/// A table that is made once for each request.
+/// A table that is created once per request.
 fn looked(
     exchange: &mut Exchange,
     place: fn(&mut Looked) -> &mut Option<Table>,
@@ -268,7 +268,7 @@ fn headers(lua: &Lua, metatable: &Table) -> Result<Table, Fault> {
     Ok(table)
 }
 
-/// The value of all lines called `name`. Cookie's are joined in their own way (RFC 9113 §8.2.3).
+/// The joined value of all lines `name`. Cookie lines are joined by semicolons (RFC 9113 §8.2.3).
 fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
     let mut lines =
         facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
@@ -281,7 +281,7 @@ fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// The first cookie of each name: browsers send the one of the longest path first (RFC 6265 §5.4).
+/// The first cookie of each name: browsers send the one with the longest path first (RFC 6265 §5.4).
 fn cookies(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
     let table = lua.create_table()?;
     for (name, value) in sent_cookies(facts) {

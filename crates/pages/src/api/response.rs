@@ -1,4 +1,4 @@
-//! `response` and `cache`: what is answered, and who may keep it.
+//! `response` and `cache`: the response, and its caching policy.
 
 use super::Api;
 use super::cookie::{Cookie, SameSite};
@@ -12,7 +12,7 @@ use crate::sandbox::Sandbox;
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString, Table, Value};
 
-/// What `cache` writes.
+/// Fields written by `cache`.
 const POLICY_FIELDS: [&[u8]; 3] = [b"Cache-Control", b"CDN-Cache-Control", b"Surrogate-Key"];
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
@@ -106,7 +106,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-/// Refuses what would change a head that is on its way.
+/// Rejects changes to a head that has been sent.
 pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
@@ -114,7 +114,7 @@ pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A number, whether it is whole or not.
+/// A number, integer or not.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(whole) => Some(*whole as f64),
@@ -156,7 +156,7 @@ fn add_field(exchange: &mut Exchange, name: &[u8], value: &[u8]) -> Result<(), F
     Ok(())
 }
 
-/// Attributes of a cookie as a page gives them.
+/// Attributes of a cookie as given by a page.
 struct CookieOptions {
     path: Vec<u8>,
     domain: Option<Vec<u8>>,
@@ -177,7 +177,7 @@ impl CookieOptions {
             same_site: SameSite::Lax,
         };
         let Some(options) = options else { return Ok(read) };
-        // What is misspelt must not be left out in silence: it may be what makes the cookie safe.
+        // A misspelt attribute must not be ignored silently: it may be security-relevant.
         options.for_each(|name: LuaString, value: Value| {
             let wrong = |what: &str| Err(mlua::Error::runtime(what));
             match (&*name.as_bytes(), value) {

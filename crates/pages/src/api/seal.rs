@@ -1,17 +1,17 @@
-//! Signed sessions and tokens, as values: what goes into a cookie or a form, and what of it is believed.
+//! Signed sessions and tokens as values of cookies and forms: creation and verification.
 
 use super::secret::{Secret, Use};
 use aws_lc_rs::hmac::{self, Context};
 use data_encoding::BASE64URL_NOPAD;
 use flatout_http::base64;
 
-/// Bytes of a session's cookie value at the most: with a name and attributes it fits what browsers keep.
+/// Upper bound of a session's cookie value, in bytes: with a name and attributes it fits browsers' limits.
 pub const SESSION_TEXT_BYTES_MAX: usize = 3800;
-/// Seconds for which a signature is believed: 14 days.
+/// Validity of a signature, in seconds: 14 days.
 pub const SESSION_LIFETIME_S: i64 = 14 * 86_400;
-/// Seconds after which a session that is used is signed anew.
+/// Age at which a session in use is signed again, in seconds.
 pub const SESSION_RENEWAL_S: i64 = 86_400;
-/// Bytes of what tells a session from others.
+/// Bytes of a session's ID.
 pub const ID_BYTES: usize = 16;
 
 const TAG_BYTES: usize = 32;
@@ -19,14 +19,14 @@ const HEAD_BYTES: usize = 1 + 8 + ID_BYTES;
 const VERSION: u8 = 1;
 const NONCE_BYTES: usize = 16;
 
-/// What a believed session says.
+/// The content of a verified session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// What tells it from others; tokens are bound to it.
+    /// Its ID, to which tokens are bound.
     pub id: [u8; ID_BYTES],
-    /// What is in it, as JSON.
+    /// Its values, as JSON.
     pub content: Vec<u8>,
-    /// Whether it should be signed anew, for its age or for its key.
+    /// True if it should be signed again because of its age or its key.
     pub is_due: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Signs a session: `version | when | id | content | HMAC-SHA256` in Base64.
+/// Signs a session: `version | time | id | content | HMAC-SHA256` in Base64.
 pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: i64) -> Result<String, TooLarge> {
     let key = secret.first(Use::Session).ok_or(TooLarge)?;
     let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len() + TAG_BYTES);
@@ -50,8 +50,8 @@ pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: 
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// Reads a session. `None` when it was changed, is too old, comes from the future, or was signed with a key that is not
-/// believed any more: who had it has an empty one then.
+/// Verifies a session. `None` if it was modified, is expired, is from the future, or was signed with a removed key:
+/// the visitor then has an empty session.
 pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session> {
     if text.len() > SESSION_TEXT_BYTES_MAX {
         return None;
@@ -62,7 +62,7 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
     let (head, content) = signed.split_at_checked(HEAD_BYTES)?;
     let (&[VERSION], when) = head.split_first_chunk::<1>()? else { return None };
     let (when, id) = when.split_first_chunk::<8>()?;
-    // Another machine's clock may be a little ahead.
+    // Another machine's clock may be slightly ahead.
     let age_s = now_s.checked_sub(i64::from_be_bytes(*when))?;
     if !(-300..SESSION_LIFETIME_S).contains(&age_s) {
         return None;
@@ -71,14 +71,14 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
     Some(Session { id: id.try_into().ok()?, content: content.to_vec(), is_due })
 }
 
-/// A token for a form, bound to the session `id`. No two are alike, so that a compressed page does not give it away
-/// bit by bit.
+/// A token for a form, bound to the session `id`. All tokens differ, so that compression of the page does not leak
+/// them (BREACH).
 pub fn make_token(secret: &Secret, id: &[u8; ID_BYTES], nonce: [u8; NONCE_BYTES]) -> Option<String> {
     let tag = token_tag(secret.first(Use::Csrf)?, id, &nonce);
     Some(BASE64URL_NOPAD.encode(&[&nonce[..], tag.as_ref()].concat()))
 }
 
-/// Whether `token` was made for the session `id`.
+/// Returns whether `token` was created for the session `id`.
 pub fn check_token(secret: &Secret, id: &[u8; ID_BYTES], token: &[u8]) -> bool {
     if token.len() > 128 {
         return false;

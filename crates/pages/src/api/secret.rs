@@ -1,7 +1,7 @@
-//! The site's secret: the keys that sessions and tokens are signed with.
+//! The site's secret: the keys that sign sessions and tokens.
 //!
-//! A file of lines. The first key signs, all are believed: to change the key, write the new one above the old, and
-//! remove the old when the sessions it has signed may end. Lines that are empty or begin with `#` are nobody's.
+//! A file of lines. The first key signs, all verify: to change the key, write the new one above the old, and remove
+//! the old when its sessions may end. Empty lines and lines that begin with `#` are ignored.
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
@@ -14,14 +14,14 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Keys in one file at the most.
+/// Upper bound of keys in one file.
 pub const KEYS_MAX: usize = 16;
-/// Bytes of one key at the least: 32 characters of Base64 are 192 bits.
+/// Lower bound of a key, in bytes: 32 characters of Base64 are 192 bits.
 pub const KEY_BYTES_MIN: usize = 32;
-/// Bytes of the file at the most.
+/// Upper bound of the file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024;
 
-/// What a key is used for; a signature made for one use is none for another.
+/// The use of a key; a signature for one use is invalid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Session,
@@ -40,7 +40,7 @@ pub struct Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the keys themselves.
+        // The keys themselves are never shown.
         formatter.debug_struct("Secret").field("keys", &self.keys.len()).finish()
     }
 }
@@ -48,13 +48,13 @@ impl fmt::Debug for Secret {
 /// Why there is no secret.
 #[derive(Debug)]
 pub enum SecretError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     File(io::Error),
-    /// The file may be read by others than its owner.
+    /// The file is readable by others than its owner.
     Exposed(u32),
-    /// The file is longer than [`FILE_BYTES_MAX`], or is no text.
+    /// The file is longer than [`FILE_BYTES_MAX`], or is not text.
     NotText,
-    /// No line holds a key.
+    /// No line contains a key.
     Empty,
     /// A key is shorter than [`KEY_BYTES_MIN`]: the line's number.
     Short(usize),
@@ -82,8 +82,8 @@ impl fmt::Display for SecretError {
 impl std::error::Error for SecretError {}
 
 impl Secret {
-    /// Reads the keys of `realm`'s sessions and tokens from a file's text. Those of another realm are others, also from one
-    /// file: what one site has signed is nothing to another.
+    /// Parses the keys of `realm`'s sessions and tokens from a file's text. Another realm has different keys, even
+    /// from the same file, so signatures of one site are invalid for another.
     pub fn parse(text: &str, realm: &str) -> Result<Self, SecretError> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -105,8 +105,8 @@ impl Secret {
         if keys.is_empty() { Err(SecretError::Empty) } else { Ok(Self { keys }) }
     }
 
-    /// Reads the file at `path`; makes it, with a new key and for its owner alone, when it is not there. For the start
-    /// of the process: it waits for the disk.
+    /// Reads the file at `path`; if it does not exist, creates it with a new key, readable by its owner only. It
+    /// blocks on the disk, so call it at startup.
     pub fn load_or_create(path: &Path, realm: &str) -> Result<Self, SecretError> {
         match fs::File::open(path) {
             Ok(file) => Self::read(file, realm),
@@ -131,12 +131,12 @@ impl Secret {
         Self::parse(&String::from_utf8(bytes).map_err(|_| SecretError::NotText)?, realm)
     }
 
-    /// The key that signs.
+    /// The signing key.
     pub(crate) fn first(&self, used: Use) -> Option<&Key> {
         self.all(used).next()
     }
 
-    /// All keys that are believed, the one that signs first.
+    /// All verification keys, the signing one first.
     pub(crate) fn all(&self, used: Use) -> impl Iterator<Item = &Key> {
         self.keys.iter().map(move |keys| match used {
             Use::Session => &keys.session,
@@ -145,13 +145,13 @@ impl Secret {
     }
 }
 
-/// A key of its own for each use in each realm. No purpose holds a line end, so no two can be taken for one another.
+/// A separate key for each use in each realm. No purpose contains a line end, so the inputs are unambiguous.
 fn derive(line: &str, purpose: &str, realm: &str) -> Key {
     let tag = sign(&Key::new(HMAC_SHA256, line.as_bytes()), format!("{purpose}\n{realm}").as_bytes());
     Key::new(HMAC_SHA256, tag.as_ref())
 }
 
-/// A secret that stands in a file, as it was when the file was last read.
+/// A secret in a file, as last read.
 #[derive(Debug)]
 pub struct SecretFile {
     path: PathBuf,
@@ -160,30 +160,30 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
-    /// Reads the file at `path`, or makes it, as [`Secret::load_or_create`] does.
+    /// Reads the file at `path`, or creates it, as [`Secret::load_or_create`] does.
     pub fn open(path: &Path, realm: &str) -> Result<Self, SecretError> {
         let keys = ArcSwap::from_pointee(Secret::load_or_create(path, realm)?);
         Ok(Self { path: path.to_owned(), realm: realm.to_owned(), keys })
     }
 
-    /// Reads it again: from now on, what stands there now holds. An error leaves what was.
+    /// Reads the file again. On an error the previous keys remain.
     pub fn reread(&self) -> Result<(), SecretError> {
         self.keys.store(Arc::new(Secret::load_or_create(&self.path, &self.realm)?));
         Ok(())
     }
 
-    /// Where it stands.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The keys at this moment.
+    /// The current keys.
     pub fn keys(&self) -> Arc<Secret> {
         self.keys.load_full()
     }
 }
 
-/// Makes the file as a whole or not at all: two processes that start at once have one key.
+/// Creates the file atomically: two processes that start simultaneously have one key.
 fn create(path: &Path) -> io::Result<()> {
     let mut key = [0; 32];
     aws_lc_rs::rand::fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
@@ -195,7 +195,7 @@ fn create(path: &Path) -> io::Result<()> {
         file.write_all(line.as_bytes())?;
         file.sync_all()?;
         match rustix::fs::link(&draft, path) {
-            // Another was first: its key it is.
+            // Another process was first: its key is used.
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }

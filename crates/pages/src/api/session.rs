@@ -1,4 +1,4 @@
-//! `session` and `csrf`: what a visitor's browser keeps for the site, signed, and tokens bound to it.
+//! `session` and `csrf`: signed data stored in a visitor's browser, and tokens bound to it.
 
 use super::Api;
 use super::content::{begin, read_form};
@@ -19,32 +19,32 @@ use mlua::{Lua, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The form's field that holds the token, and the header that may instead.
+/// The form field of the token; a header may carry it instead.
 const TOKEN_FIELD: &str = "csrf";
 const TOKEN_HEADER: &str = "x-csrf-token";
-/// Bytes of a session's content as JSON at the most: signed and in Base64 it is what a cookie holds.
+/// Upper bound of a session's content as JSON, in bytes: signed and in Base64 it fits in a cookie.
 const CONTENT_BYTES_MAX: usize = SESSION_TEXT_BYTES_MAX / 4 * 3 - 64;
 
-/// What the metatable of `session` says that it is.
+/// The `__metatable` value of `session`.
 const SESSION: &str = "session";
 
-/// The session of one request, once the page has looked at it.
+/// The session of one request, once the page has accessed it.
 #[derive(Default)]
 struct Opened(Option<Session>);
 
 struct Session {
     table: Table,
-    /// What it held when it came, as JSON; nothing that JSON can be when it should be signed anew; `None`: no session
-    /// came that was believed, or the page has parted with it.
+    /// Its content on arrival, as JSON; invalid JSON if it should be signed again; `None` if no valid session
+    /// arrived, or the page discarded it.
     came: Option<Vec<u8>>,
-    /// Whether the browser sent a cookie, believed or not.
+    /// True if the browser sent a cookie, valid or not.
     was_sent: bool,
     id: [u8; ID_BYTES],
-    /// A token was made for it: it must be kept, even empty.
+    /// A token was created for it: it must be stored, even if empty.
     is_bound: bool,
 }
 
-/// Over https the browser itself sees to it that the cookie is this host's own (RFC 6265bis §4.1.3.2).
+/// Over https the browser itself ensures that the cookie belongs to this host (RFC 6265bis §4.1.3.2).
 fn cookie_name(facts: &Facts) -> &'static [u8] {
     if facts.secure() { b"__Host-session" } else { b"session" }
 }
@@ -85,7 +85,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
         let opened = open(&using, lua, exchange)?;
         let before: Value = opened.table.raw_get(&name)?;
         opened.table.raw_set(&name, value)?;
-        // Told now, when the page's line is known, and not at its end.
+        // Reported now, while the page's line is known, not at its end.
         let checked = content(lua, &opened.table);
         if checked.is_err() {
             opened.table.raw_set(name, before)?;
@@ -122,7 +122,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         let refused = Refused::of(exchange);
         let header = exchange.facts.field(TOKEN_HEADER).map(<[u8]>::to_vec);
         let opened = open(&using, lua, exchange)?;
-        // A session that nobody has cannot have made a token: what was sent is not even looked at.
+        // A token cannot exist without a session: what was sent is not even examined.
         if opened.came.is_none() {
             return Err(refused.refuse(PageRefusal::CsrfInvalid));
         }
@@ -143,7 +143,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("csrf", csrf)
 }
 
-/// The names and values of the session, in a table of their own: the page may change the session while it goes through them.
+/// The names and values of the session, in a separate table: the page may change the session during the loop.
 fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
     let opened = open(api, lua, exchange)?;
     let values = lua.create_table()?;
@@ -151,7 +151,7 @@ fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault>
     Ok(values)
 }
 
-/// The keys as they are at this moment.
+/// The current keys.
 fn secret(api: &Api) -> Result<Arc<Secret>, Fault> {
     api.settings.secret.as_ref().map(|file| file.keys()).ok_or_else(|| {
         "sessions and tokens need a key: add `secret \"./data/secret\"` to the settings of these pages".into()
@@ -164,10 +164,10 @@ fn new_id() -> Result<[u8; ID_BYTES], Fault> {
     Ok(id)
 }
 
-/// The session of the request, opened when it is first looked at.
+/// The request's session, opened on first access.
 fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, Fault> {
     if exchange.slot::<Opened>().0.is_none() {
-        // An answer that has begun may have told caches that it is for all.
+        // The sent head may have declared the response as shareable.
         check_open(exchange)?;
         let opened = read(api, lua, &exchange.facts)?;
         exchange.slot::<Opened>().0 = Some(opened);
@@ -189,7 +189,7 @@ fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
     Ok(Session { table: lua.create_table()?, came: None, was_sent: sent.is_some(), id: new_id()?, is_bound: false })
 }
 
-/// What a session holds, as JSON.
+/// The content of a session, as JSON.
 fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
     let mut text = Vec::new();
     if table.raw_len() > 0 {
@@ -220,7 +220,7 @@ fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault>
     make_token(&secret, &opened.id, nonce).ok_or_else(|| "there is no key to sign a token with".into())
 }
 
-/// Sets the session's cookie where it must be set. Whether the page has looked at the session.
+/// Sets the session's cookie if necessary. Returns whether the page has accessed the session.
 pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bool, Fault> {
     let Some(opened) = exchange.slot_if::<Opened>().and_then(|opened| opened.0.as_mut()) else { return Ok(false) };
     let text = content(lua, &opened.table)?;

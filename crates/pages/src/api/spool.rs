@@ -1,5 +1,4 @@
-//! Where a file that is uploaded stays while the page looks at it: in memory while it is small, then in a file without
-//! a name, which is gone with the last who holds it.
+//! Spooling of uploaded files: in memory while small, then in an unnamed file that vanishes with its last reference.
 
 use flatout_net::file::{create_nameless, write_all_at};
 use rustix::io::{Errno, pread};
@@ -8,24 +7,24 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Bytes that are kept in memory of the process; more goes into a file.
+/// Size above which a file is not held in memory, in bytes.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// The file without a name that all large files of one form stand in, one behind the other, and so cost one descriptor.
+/// The unnamed file that holds all large files of one form, so that they cost one descriptor.
 #[derive(Debug)]
 pub struct Store {
     file: OwnedFd,
     bytes: Cell<u64>,
 }
 
-/// The bytes of one file that was uploaded.
+/// The bytes of one uploaded file.
 #[derive(Debug, Default)]
 pub struct Spool(RefCell<Place>);
 
 #[derive(Debug)]
 enum Place {
     Memory(Vec<u8>),
-    /// A part of the store.
+    /// A range of the store.
     File {
         store: Rc<Store>,
         start: u64,
@@ -40,7 +39,7 @@ impl Default for Place {
 }
 
 impl Store {
-    /// A file in `folder`, or in memory of the kernel where that cannot be (a worker that is confined may make no files).
+    /// A file in `folder`, or a memory file if that fails (a confined worker may not create files).
     fn create(folder: &Path) -> Result<Rc<Self>, Errno> {
         Ok(Rc::new(Self { file: create_nameless(folder)?, bytes: Cell::new(0) }))
     }
@@ -53,8 +52,8 @@ impl Store {
 }
 
 impl Spool {
-    /// Appends `bytes`. What is large goes into `store`, which is made in `folder` when there is none; nobody else appends to
-    /// it before this spool is complete.
+    /// Appends `bytes`. Large content goes into `store`, which is created in `folder` on first use; no other spool
+    /// may append to it before this one is complete.
     pub fn append(&self, bytes: &[u8], folder: &Path, store: &mut Option<Rc<Store>>) -> Result<(), Errno> {
         let mut place = self.0.borrow_mut();
         if let Place::Memory(memory) = &mut *place {
@@ -77,7 +76,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Bytes of it in memory of the process.
+    /// Its bytes in the process's memory.
     pub fn held_bytes(&self) -> usize {
         match &*self.0.borrow() {
             Place::Memory(memory) => memory.len(),

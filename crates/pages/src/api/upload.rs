@@ -1,4 +1,4 @@
-//! The files of a form, as a page has them: a table each, with functions to read what is in them.
+//! The files of a form, as tables with functions to read their content.
 
 use super::content::{ReadForm, known_form};
 use super::spool::Spool;
@@ -8,10 +8,10 @@ use crate::sandbox::{Memory, Sandbox};
 use mlua::{Function, Lua, Table};
 use std::rc::Rc;
 
-/// Bytes that are read of a file at a time.
+/// Bytes read from a file at a time.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What the tables of files have in common.
+/// Functions shared by all file tables.
 #[derive(Clone)]
 pub(super) struct Functions {
     read: Function,
@@ -44,7 +44,7 @@ impl Functions {
 /// The file's table, an offset and a count.
 type Arguments = (Table, Option<f64>, Option<f64>);
 
-/// The files of `form`, in the order in which they came.
+/// The files of `form`, in order of arrival.
 pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua::Result<Table> {
     let all = lua.create_table()?;
     for (index, file) in form.form.files.iter().enumerate() {
@@ -63,7 +63,7 @@ pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua:
     Ok(all)
 }
 
-/// A part of a file that lies within it.
+/// A range within a file.
 struct Part {
     spool: Rc<Spool>,
     start: u64,
@@ -71,7 +71,7 @@ struct Part {
 }
 
 impl Part {
-    /// Up to `count` bytes of `file` from `offset` on: all from the beginning, unless the page says otherwise.
+    /// Up to `count` bytes of `file` from `offset` on; by default all.
     fn new(exchange: &mut Exchange, file: &Table, offset: Option<f64>, count: Option<f64>) -> Result<Self, Fault> {
         let number: Option<usize> = file.raw_get("number")?;
         let form = known_form(exchange);
@@ -86,7 +86,7 @@ impl Part {
         Ok(Self { spool: Rc::clone(&file.spool), start, bytes })
     }
 
-    /// Refuses what does not fit into the memory that the page may use.
+    /// Rejects a range that does not fit into the page's memory limit.
     fn check_room(&self, memory: &Memory, lua: &Lua, exchange: &Exchange, name: &str) -> Result<(), Fault> {
         if memory.has_room(lua, exchange, usize::try_from(self.bytes).unwrap_or(usize::MAX)) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Part {
         .into())
     }
 
-    /// Gives `take` all of it, in pieces with their places from the beginning of the part.
+    /// Calls `take` with all of it, in pieces with their offsets within the range.
     fn read(&self, mut take: impl FnMut(&[u8], usize)) -> Result<(), Fault> {
         let mut at = 0;
         while at < self.bytes {

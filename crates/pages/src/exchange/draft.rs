@@ -2,21 +2,21 @@
 
 use super::facts::{Span, append};
 
-/// What a page says about how long its answer may be kept.
+/// A page's statement about caching its response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// Seconds for which a shared cache may use it.
+    /// Lifetime in shared caches, in seconds.
     pub max_age_s: u32,
-    /// Names by which it can be thrown out.
+    /// Names by which it can be purged.
     pub tags: Vec<String>,
 }
 
-/// Status and field lines as the page has set them so far.
+/// Status and field lines so far.
 #[derive(Debug)]
 pub struct Draft {
-    /// The status; 200 unless the page says otherwise.
+    /// The status, by default 200.
     pub status: u16,
-    /// How long the answer may be kept; `None`: the page did not say.
+    /// The cache policy; `None` if the page has not set any.
     pub cache: Option<CachePolicy>,
     bytes: Vec<u8>,
     fields: Vec<(Span, Span)>,
@@ -29,7 +29,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// As new.
+    /// Resets it.
     pub fn clear(&mut self) {
         self.status = 200;
         self.cache = None;
@@ -37,7 +37,7 @@ impl Draft {
         self.fields.clear();
     }
 
-    /// Adds a field line. Whoever calls has made sure that the name is a token and the value has no control characters
+    /// Appends a field line. The caller guarantees that the name is a token and the value has no control characters
     /// (RFC 9110 §5.5).
     pub fn add_field(&mut self, name: &[u8], value: &[u8]) {
         let name = append(&mut self.bytes, name);
@@ -45,13 +45,13 @@ impl Draft {
         self.fields.push((name, value));
     }
 
-    /// Takes all lines called `name` away, whatever their case.
+    /// Removes all lines `name`, ignoring case.
     pub fn remove_field(&mut self, name: &[u8]) {
         let bytes = &self.bytes;
         self.fields.retain(|(known, _)| !known.of(bytes).eq_ignore_ascii_case(name));
     }
 
-    /// Sets the one field line called `name`.
+    /// Replaces all lines `name` by one.
     pub fn set_field(&mut self, name: &[u8], value: &[u8]) {
         if !self.fields.is_empty() {
             self.remove_field(name);
@@ -59,17 +59,17 @@ impl Draft {
         self.add_field(name, value);
     }
 
-    /// The first line called `name`.
+    /// The first line `name`.
     pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// All lines as name and value, in the order in which they were added.
+    /// All lines as name and value, in order of insertion.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
     }
 
-    /// Bytes held, which count against the run's memory.
+    /// Bytes held, which count against the run's memory limit.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.len() + self.fields.len() * size_of::<(Span, Span)>()
     }

@@ -1,8 +1,8 @@
-//! What is known of the request: one buffer for all of its bytes.
+//! The facts of the request, in one buffer.
 
 use std::net::SocketAddr;
 
-/// A part of the copied bytes. Heads are bounded far below what 32 bits can say.
+/// A range of the copied bytes. Heads are bounded far below 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -15,14 +15,14 @@ impl Span {
     }
 }
 
-/// Appends `more` and says where it stands.
+/// Appends `more` and returns its range.
 pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
     let start = bytes.len() as u32;
     bytes.extend_from_slice(more);
     Span { start, end: bytes.len() as u32 }
 }
 
-/// The request, copied: a page may wait, and the connection's buffer does not.
+/// A copy of the request: a page may wait longer than the connection's buffer exists.
 #[derive(Debug, Default)]
 pub struct Facts {
     bytes: Vec<u8>,
@@ -33,13 +33,13 @@ pub struct Facts {
     fields: Vec<(Span, Span)>,
     client: Option<SocketAddr>,
     secure: bool,
-    /// The host, when somebody who is believed has told another than the field.
+    /// The host claimed by a trusted proxy, if it differs from the field.
     host: Option<Span>,
 }
 
 impl Facts {
-    /// Takes a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question mark,
-    /// and the field lines in the order in which they came.
+    /// Sets a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question
+    /// mark, and the field lines in order.
     pub fn set<'a>(
         &mut self,
         method: &str,
@@ -62,12 +62,12 @@ impl Facts {
         self.secure = secure;
     }
 
-    /// Somebody who is believed says that `host` was asked for.
+    /// Sets the host claimed by a trusted proxy.
     pub fn set_host(&mut self, host: &[u8]) {
         self.host = Some(append(&mut self.bytes, host));
     }
 
-    /// Forgets the request.
+    /// Clears the request.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.fields.clear();
@@ -89,22 +89,22 @@ impl Facts {
         self.path.of(&self.bytes)
     }
 
-    /// The query without its question mark; `None`: the target had none.
+    /// The query without its question mark; `None` if the target has none.
     pub fn query(&self) -> Option<&[u8]> {
         self.query.map(|query| query.of(&self.bytes))
     }
 
-    /// The first field line called `name`, whatever its case.
+    /// The first field line `name`, ignoring case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields().find_map(|(known, value)| known.eq_ignore_ascii_case(name.as_bytes()).then_some(value))
     }
 
-    /// All field lines as name and value, as they came.
+    /// All field lines as name and value, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
     }
 
-    /// The host that was asked for, with its port if it was named.
+    /// The requested host, with its port if specified.
     pub fn host(&self) -> Option<&[u8]> {
         match self.host {
             Some(host) => Some(host.of(&self.bytes)),
@@ -112,12 +112,12 @@ impl Facts {
         }
     }
 
-    /// Who asks.
+    /// The client's address.
     pub const fn client(&self) -> Option<SocketAddr> {
         self.client
     }
 
-    /// Whether the request came over TLS.
+    /// Returns whether the request came over TLS.
     pub const fn secure(&self) -> bool {
         self.secure
     }

@@ -1,20 +1,20 @@
-//! What a page has written: indices of its static segments, and ranges of one buffer for all the rest.
+//! A page's output: numbers of its static segments, and ranges of one buffer for the rest.
 
 use std::ops::Range;
 
-/// Room that a buffer keeps for the next request, bytes: a page of ordinary size fits, and one giant does not stay.
+/// Capacity retained for the next request, in bytes: ordinary pages fit, and giant ones are freed.
 pub const ROOM_KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// One piece of output.
+/// A piece of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A static segment of the page, by its number.
+    /// A static segment of the page, by number.
     Static(u32),
     /// A range of [`Output::dynamic`].
     Dynamic {
         /// First byte.
         start: u32,
-        /// Behind the last byte.
+        /// End, exclusive.
         end: u32,
     },
 }
@@ -29,7 +29,7 @@ impl Piece {
     }
 }
 
-/// The pieces in the order in which they were written.
+/// The pieces in output order.
 #[derive(Debug, Default)]
 pub struct Output {
     pieces: Vec<Piece>,
@@ -42,17 +42,17 @@ impl Output {
         &self.pieces
     }
 
-    /// The bytes that dynamic pieces are ranges of.
+    /// The buffer of the dynamic pieces.
     pub fn dynamic(&self) -> &[u8] {
         &self.dynamic
     }
 
-    /// Takes the dynamic bytes out, for a body that owns them; the pieces stay as they are.
+    /// Takes the buffer, for a body that owns it; the pieces are unchanged.
     pub fn take_dynamic(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.dynamic)
     }
 
-    /// Whether nothing was written.
+    /// Returns whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -62,16 +62,16 @@ impl Output {
         self.pieces.push(Piece::Static(index));
     }
 
-    /// Writes whatever `write` appends to the buffer.
+    /// Writes the bytes that `write` appends to the buffer.
     pub fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.dynamic.len();
         write(&mut self.dynamic);
         self.seal(before);
     }
 
-    /// Makes a piece of what stands behind `before`, or lengthens the last one.
+    /// Adds a piece for the bytes after `before`, or extends the last one.
     fn seal(&mut self, before: usize) {
-        // The run's memory limit keeps the buffer far below what 32 bits can say.
+        // The run's memory limit bounds the buffer far below 32 bits.
         let (before, now) = (before as u32, self.dynamic.len() as u32);
         if before == now {
             return;
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Empties it.
+    /// Clears it.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.dynamic.clear();
@@ -90,7 +90,7 @@ impl Output {
         self.pieces.shrink_to(ROOM_KEPT_BYTES_MAX / size_of::<Piece>());
     }
 
-    /// Bytes held, which count against the run's memory.
+    /// Bytes held, which count against the run's memory limit.
     pub fn held_bytes(&self) -> usize {
         self.dynamic.len() + self.pieces.len() * size_of::<Piece>()
     }

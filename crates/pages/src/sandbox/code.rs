@@ -1,4 +1,4 @@
-//! A chunk, compiled, and the closures of it that are not running.
+//! A compiled chunk, and its idle closures.
 
 use super::Inner;
 use super::failure::{Failure, FailureKind, MARK};
@@ -9,24 +9,24 @@ use mlua::{Function, Table};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Closures kept of one chunk: as many runs of one page are seldom under way at once.
+/// Closures retained per chunk: more concurrent runs of one page are rare.
 const IDLE_MAX: usize = 16;
 
-/// A closure of the chunk with a table of globals of its own.
+/// A closure of the chunk with its table of globals.
 pub(crate) struct Instance {
     pub(crate) function: Function,
     pub(crate) globals: Table,
 }
 
-/// A chunk that can be run, any number of times at once.
+/// A chunk that supports any number of concurrent runs.
 pub struct Code {
     name: String,
-    /// Where its lines come from.
+    /// The source of its lines.
     lines: Option<Rc<Lines>>,
-    /// What instances are clones of; never run itself.
+    /// The original of all instances; never run itself.
     original: Function,
     idle: RefCell<Vec<Instance>>,
-    /// What it takes of the machine's memory, which is nobody's.
+    /// Its memory in the machine, which is not charged to any run.
     bytes: Cell<isize>,
     hub: Rc<Hub>,
 }
@@ -36,7 +36,7 @@ impl Code {
         let lua = &inner.lua;
         let hub = Rc::clone(&inner.hub);
         let before = lua.used_memory().cast_signed();
-        // So that the difference is what the chunk takes, and not what was collected meanwhile.
+        // So that the difference is the chunk's memory, unaffected by a collection.
         lua.gc_stop();
         let loaded = lua
             .load(source)
@@ -60,12 +60,12 @@ impl Code {
         &self.name
     }
 
-    /// Where its lines come from; `None`: they are its own.
+    /// The source of its lines; `None` if it was not generated.
     pub(crate) fn lines(&self) -> Option<Rc<Lines>> {
         self.lines.clone()
     }
 
-    /// Notes that it takes so much more.
+    /// Records that it uses `bytes` more.
     fn charge(&self, bytes: isize) {
         self.bytes.set(self.bytes.get() + bytes);
         self.hub.meter.raise_floor(bytes);
@@ -86,8 +86,8 @@ impl Code {
         Ok(Instance { function, globals })
     }
 
-    /// Gives a closure back. What the page has set goes; nothing else of a run is in there: the chunk has no upvalues,
-    /// and what its functions closed over is garbage.
+    /// Returns a closure. Globals set by the page are cleared; nothing else of a run remains: the chunk has no
+    /// upvalues, and values captured by its functions are garbage.
     pub(crate) fn put(&self, instance: Instance) {
         if !instance.globals.is_empty() && instance.globals.clear().is_err() {
             return;

@@ -1,4 +1,4 @@
-//! What natives reach: the exchange of the run under way, its meter and the answer it waited for.
+//! State accessible to natives: the exchange of the current run, its meter and the result of its wait.
 
 use super::meter::Meter;
 use super::natives::{CANNOT_WAIT, ENDED};
@@ -11,16 +11,16 @@ use std::ffi::c_void;
 use std::ptr;
 use std::rc::Rc;
 
-/// One a virtual machine; every native holds it.
+/// One per virtual machine; every native references it.
 pub(crate) struct Hub {
     pub(crate) meter: Meter,
-    /// The exchange of the run under way.
+    /// The exchange of the current run.
     pub(crate) exchange: RefCell<Option<Box<Exchange>>>,
-    /// What came of the wait, until the page takes it.
+    /// The result of the wait, until the page takes it.
     pub(crate) answer: RefCell<Option<Answer>>,
-    /// Where the lines of the chunk under way come from.
+    /// The source of the current chunk's lines.
     pub(crate) lines: RefCell<Option<Rc<Lines>>>,
-    /// The coroutine that the run began with, by its address: only to be compared.
+    /// Address of the run's main coroutine, for comparison only.
     pub(crate) main: Cell<*const c_void>,
 }
 
@@ -37,10 +37,10 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// What is said when a native is called while no run is under way, or from within another native.
+    /// The error of a native called without a current run, or from within another native.
     const UNREACHABLE: &'static str = "this cannot be called from here";
 
-    /// Calls `act` with the exchange of the run under way. A page that has ended gets an error: nothing that it does
+    /// Calls `act` with the exchange of the current run. A page that has ended receives an error: nothing it does
     /// afterwards has an effect.
     #[inline]
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Exchange) -> Result<R, Fault>) -> Result<R, Fault> {
@@ -56,7 +56,7 @@ impl Hub {
         result
     }
 
-    /// Bytes that the exchange holds; 0 while a native has it.
+    /// Bytes that the exchange holds; 0 while a native uses it.
     pub(crate) fn held_bytes(&self) -> usize {
         self.exchange
             .try_borrow()
@@ -65,7 +65,7 @@ impl Hub {
             .unwrap_or_default()
     }
 
-    /// Refuses a wait that cannot be waited for, if there is one.
+    /// Rejects a wait that is impossible in its context, if there is one.
     pub(crate) fn refuse_wait(&self) -> Result<(), Fault> {
         let wanted = self.with(|exchange| Ok(exchange.wanted.take()))?;
         if wanted.is_some() {
@@ -74,7 +74,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Makes room for `bytes` more, or ends the run.
+    /// Reserves `bytes` more, or ends the run.
     pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), Fault> {
         if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
             return Ok(());
@@ -83,7 +83,7 @@ impl Hub {
         Err(Fault::from("not enough memory"))
     }
 
-    /// No run is under way any more.
+    /// Clears the current run.
     pub(crate) fn forget(&self) {
         self.main.set(ptr::null());
         self.lines.take();

@@ -1,21 +1,21 @@
-//! JSON (RFC 8259) of a page's values, in one go and therefore bounded: nothing interrupts it.
+//! Encoding of a page's values as JSON (RFC 8259), bounded because it is not interruptible.
 
 use super::wait::Fault;
 use crate::template::escape::json_string;
 use mlua::{Table, Value};
 use std::io::Write as _;
 
-/// Levels of arrays and objects.
+/// Upper bound of nested arrays and objects.
 const LEVELS_MAX: usize = 64;
 
-/// Values, all in all: some milliseconds of work.
+/// Upper bound of values: some milliseconds of work.
 const VALUES_MAX: usize = 20_000;
 
-/// Bytes of the text.
+/// Upper bound of the text, in bytes.
 const BYTES_MAX: usize = 4 << 20;
 
-/// Appends the JSON of `value`. A table with a first element, or with none at all, is an array if all its keys are 1 to
-/// its length; every other table is an object, whose keys are texts. Metatables do not matter.
+/// Appends the JSON of `value`. A table with a first element, or an empty one, is an array if its keys are exactly 1
+/// to its length; every other table is an object, whose keys are texts. Metatables are ignored.
 pub(crate) fn append_json(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
     let mut left = VALUES_MAX;
     append(value, out, 0, &mut left)
@@ -55,7 +55,7 @@ fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize
             count += 1;
         }
         out.push(b']');
-        // `sequence_values` stops at the first gap, and other keys are not seen by it.
+        // `sequence_values` stops at the first gap, and ignores other keys.
         let mut pairs = table.pairs::<Value, Value>();
         let others = (0..=count).find_map(|_| match pairs.next() {
             Some(Ok((Value::Integer(key), _))) if key >= 1 && key as usize <= count => None,

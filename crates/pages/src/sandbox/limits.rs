@@ -1,15 +1,15 @@
-//! How much a page may take.
+//! The limits of a page.
 
 use std::time::Duration;
 
-/// What one request's run is held to.
+/// The limits of one request's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// CPU time after which a run makes way for the loop's other work (`cpu-slice`).
+    /// CPU time after which a run yields to the worker's other work (`cpu-slice`).
     pub slice: Duration,
     /// CPU time of all its slices together (`cpu-limit`).
     pub cpu: Duration,
-    /// Bytes of its values and its output together (`memory-limit`).
+    /// Upper bound of its values and its output together, in bytes (`memory-limit`).
     pub memory_bytes: usize,
 }
 
@@ -19,11 +19,11 @@ impl Default for Limits {
     }
 }
 
-/// The most that `memory-limit` can be, bytes: places in the output are counted in 32 bits.
+/// Upper bound of `memory-limit`, in bytes: offsets in the output have 32 bits.
 pub const MEMORY_BYTES_MAX: usize = 1 << 30;
 
 impl Limits {
-    /// As far as they can be kept.
+    /// The limits, clamped to what is enforceable.
     pub(crate) fn bounded(self) -> Self {
         Self { memory_bytes: self.memory_bytes.min(MEMORY_BYTES_MAX), ..self }
     }

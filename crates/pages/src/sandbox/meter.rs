@@ -1,24 +1,24 @@
-//! Time and memory of the run under way, looked at from Luau's interrupt.
+//! Time and memory accounting of the current run, in Luau's interrupt.
 //!
-//! Luau calls the interrupt at every call, return and turn of a loop. Most of these cost one subtraction and one
-//! comparison here; the clock is read when [`Meter::fuel`] is used up, or when the machine's memory has grown by
-//! [`MEMORY_STEP_BYTES`]. When a look comes late, because single steps of the page take long, the next looks come
+//! Luau calls the interrupt at every call, return and loop iteration. Most of these cost one subtraction and one
+//! comparison; the clock is read when [`Meter::fuel`] is used up, or when the machine's memory has grown by
+//! [`MEMORY_STEP_BYTES`]. If a check is late, because single steps of the page take long, the next checks come
 //! sooner.
 //!
-//! Slices are measured by the wall clock, for fairness; what counts against the limit of CPU time is CPU time.
+//! Slices are measured by the wall clock, for fairness; the limit of CPU time applies to CPU time.
 //!
-//! Where control cannot be given away, within metamethods and callbacks of natives, a run that has used its slice goes on,
-//! and holds the worker: for [`HELD_MAX`] at the most, then it is doomed.
+//! Where a run cannot yield, within metamethods and callbacks of natives, a run that has used its slice continues,
+//! and blocks the worker: for at most [`HELD_MAX`], then it is terminated.
 //!
-//! Memory: the machine is shared, so a run is charged for what the machine grew by during its slices. When that is
-//! more than its limit, garbage is collected, and the run is charged for what is left at the most. A collection goes
-//! through all of the heap, so the next one comes when an eighth of the limit was allocated since: that far above its limit
-//! a run may be for a while. A hard limit of the allocator stands further out, against single huge allocations.
+//! Memory: the machine is shared, so a run is charged for the machine's growth during its slices. If that exceeds its
+//! limit, garbage is collected, and the run is charged at most for what is left. A collection traverses the whole
+//! heap, so the next one comes after an eighth of the limit was allocated: a run may temporarily exceed its limit by
+//! that much. A hard limit of the allocator, further out, prevents single huge allocations.
 //!
-//! A run that is over its limits is doomed: the interrupt gives control away for good. Nothing in the page can catch
-//! that. Where control cannot be given away, within metamethods, the interrupt raises an error instead, and from then on
-//! at every call, return and turn of a loop: whoever catches one has the next at the next step, so that a handler gets
-//! nothing done, and all of the page unwinds.
+//! A run that exceeds its limits is terminated: the interrupt yields for good. The page cannot catch that. Where it
+//! cannot yield, within metamethods, the interrupt raises an error instead, and again at every later call, return and
+//! loop iteration: code that catches one receives the next at its next step, so that a handler makes no progress, and
+//! the whole page unwinds.
 
 use super::failure::{Failure, FailureKind, Place};
 use super::limits::Limits;
@@ -26,34 +26,34 @@ use mlua::{Lua, VmState};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Interrupts between two looks at the clock, when all is quiet.
+/// Interrupts between two clock readings, normally.
 const FUEL: u32 = 16;
 
-/// A look that comes later than this after the one before makes the next ones come at once.
+/// A check later than this after the previous one makes the next ones immediate.
 const LATE: Duration = Duration::from_micros(20);
 
-/// CPU time for which a run may hold the worker behind its slice, where it cannot give control away: ten slices of the
-/// usual length. A slice that is longer counts as well.
+/// CPU time for which a run may block the worker after its slice, where it cannot yield: ten slices of the usual
+/// length. A longer slice counts as well.
 pub(crate) const HELD_MAX: Duration = Duration::from_millis(2);
 
-/// The first slice of a run goes by the wall clock as a whole when it is no longer than this: what it is charged too much
-/// on a busy machine is little.
+/// Length up to which the first slice of a run is measured by the wall clock only: the overcharge on a busy machine
+/// is small.
 const UNMEASURED_MAX: Duration = Duration::from_millis(1);
 
-/// Of the limit of memory, this part must have been allocated between two collections.
+/// Divisor of the memory limit: this part must be allocated between two collections.
 const COLLECTION_SHARE: usize = 8;
 
-/// Growth of the machine's memory after which the clock is looked at, bytes.
+/// Growth of the machine's memory after which the clock is checked, in bytes.
 const MEMORY_STEP_BYTES: usize = 64 * 1024;
 
-/// What is to become of the run under way.
+/// The fate of the current run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It goes on.
+    /// It continues.
     Alive,
-    /// It gives control away and does not get it back.
+    /// It yields and is not resumed.
     Leave,
-    /// It could not give control away: it is to fail where it stands.
+    /// It could not yield: it fails where it is.
     Raise,
 }
 
@@ -62,9 +62,9 @@ enum Fate {
 pub(crate) struct Account {
     /// CPU time of its slices.
     pub(crate) cpu: Duration,
-    /// Bytes it is charged for.
+    /// Bytes charged to it.
     pub(crate) memory_bytes: usize,
-    /// Bytes that it was charged for behind the last collection on its behalf; `None`: there was none.
+    /// Bytes charged after the last collection on its behalf; `None` if there was none.
     pub(crate) collected_bytes: Option<usize>,
 }
 
@@ -72,33 +72,33 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Meter {
     fuel: Cell<u32>,
-    /// The machine's memory at which to look again.
+    /// The machine's memory at which the next check is due.
     memory_next: Cell<usize>,
     limits: Cell<Limits>,
     running: Cell<bool>,
     fate: Cell<Fate>,
     started: Cell<Option<Instant>>,
     looked: Cell<Option<Instant>>,
-    /// CPU time of the slices before this one.
+    /// CPU time of the earlier slices.
     cpu_before: Cell<Duration>,
-    /// The thread's CPU clock at some moment of this slice, and what the slice had used by then.
+    /// The thread's CPU clock at some moment of this slice, and the slice's use up to then.
     cpu_base: Cell<Option<(Duration, Duration)>>,
-    /// What the run had used when it was to give control away; `None`: its slice is not used up.
+    /// The run's use when it should have yielded; `None` if its slice is not used up.
     over_since: Cell<Option<Duration>>,
     /// See [`Account::collected_bytes`].
     collected: Cell<Option<usize>>,
-    /// What the machine would use without this run's part.
+    /// The machine's use without this run's part.
     memory_base: Cell<isize>,
-    /// What the machine uses when no run is under way.
+    /// The machine's use without any run.
     memory_floor: Cell<isize>,
-    /// What runs that are not running are charged for, all in all.
+    /// The total charged to suspended runs.
     memory_others: Cell<isize>,
     doom: RefCell<Option<Failure>>,
     #[cfg(test)]
     collections: Cell<u32>,
 }
 
-/// CPU time of this thread. A system call, and so not for every look.
+/// CPU time of this thread. A system call, and so not for every check.
 fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -129,12 +129,12 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Begins a slice of a run with this account.
+    /// Starts a slice of a run with this account.
     pub(crate) fn begin(&self, lua: &Lua, account: Account, limits: Limits) {
         let used = lua.used_memory();
         let now = Instant::now();
         self.limits.set(limits);
-        // A run of many short slices is looked at as well once it has used its time.
+        // A run of many short slices is checked immediately once it has used its time.
         self.fuel.set(if account.cpu < limits.cpu { FUEL } else { 0 });
         self.memory_next.set(used + MEMORY_STEP_BYTES);
         self.memory_base.set(used.cast_signed() - account.memory_bytes.cast_signed());
@@ -148,11 +148,11 @@ impl Meter {
         self.looked.set(Some(now));
         self.fate.set(Fate::Alive);
         self.running.set(true);
-        // Only a state whose allocator cannot be limited refuses this; this one can.
+        // Fails only for an allocator without limits; this one supports them.
         let _ = lua.set_memory_limit(used.saturating_add(limits.memory_bytes.saturating_mul(2)));
     }
 
-    /// Ends the slice: the run's account, and why it failed if it did.
+    /// Ends the slice: returns the run's account, and its failure if any.
     pub(crate) fn end(&self, lua: &Lua) -> (Account, Option<Failure>) {
         let _ = lua.set_memory_limit(0);
         self.running.set(false);
@@ -163,22 +163,22 @@ impl Meter {
         (account, self.doom.take())
     }
 
-    /// A run has ended; what it was charged for is garbage now.
+    /// Drops an ended run's account, as its memory is garbage now.
     pub(crate) fn forget(&self, account: Account) {
         self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
     }
 
-    /// What is laid into the machine for good is nobody's.
+    /// Excludes permanent memory of the machine from all charges.
     pub(crate) fn raise_floor(&self, bytes: isize) {
         self.memory_floor.set(self.memory_floor.get() + bytes);
     }
 
-    /// Makes the next interrupt look at the clock: whoever calls has done long work.
+    /// Makes the next interrupt check the clock, after long work in a native.
     pub(crate) fn hurry(&self) {
         self.fuel.set(0);
     }
 
-    /// Ends the run, as if it had come to its end.
+    /// Ends the run as if it were complete.
     pub(crate) fn halt(&self) {
         if self.fate.get() == Fate::Alive {
             self.fate.set(Fate::Leave);
@@ -186,29 +186,29 @@ impl Meter {
         }
     }
 
-    /// Whether the run may use `bytes` beside what its values take.
+    /// Returns whether the run may use `bytes` besides its values.
     fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
         self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
-    /// Bytes that the run may still use, when it holds `held_bytes` beside its values.
+    /// Bytes that the run may still use while it holds `held_bytes` besides its values.
     pub(crate) fn room(&self, lua: &Lua, held_bytes: usize) -> usize {
         let charged = self.charged(lua).max(0) as usize;
         self.memory_bytes_max().saturating_sub(charged.saturating_add(held_bytes))
     }
 
-    /// The limit with what a run may be above it between two collections.
+    /// The limit plus the permitted excess between two collections.
     fn memory_bytes_max(&self) -> usize {
         let limit = self.limits.get().memory_bytes;
         limit.saturating_add(limit / COLLECTION_SHARE)
     }
 
-    /// Dooms the run for its memory.
+    /// Terminates the run for exceeding its memory limit.
     pub(crate) fn exceed_memory(&self, lua: &Lua) {
         self.doom(lua, FailureKind::MemoryLimit);
     }
 
-    /// The interrupt. `held_bytes` says what the run holds outside of the machine.
+    /// The interrupt. `held_bytes` returns the run's use outside of the machine.
     #[inline]
     pub(crate) fn interrupt(&self, lua: &Lua, held_bytes: impl FnOnce() -> usize) -> mlua::Result<VmState> {
         let fuel = self.fuel.get();
@@ -265,9 +265,9 @@ impl Meter {
         Ok(VmState::Continue)
     }
 
-    /// What this slice has used. Short slices go by the wall clock, which is cheap to read; from the moment on when one
-    /// becomes long, and in every slice after the first long one, the thread's own clock counts, so that a page is not
-    /// charged for what other threads of a busy machine did meanwhile.
+    /// The use of this slice. Short slices are measured by the wall clock, which is cheap to read; once one becomes
+    /// long, and in every slice after the first long one, the thread's CPU clock is used, so that a page is not
+    /// charged for other threads of a busy machine.
     fn spent(&self, now: Instant) -> Duration {
         match self.cpu_base.get() {
             Some((base, used)) => used + thread_cpu().saturating_sub(base),
@@ -275,8 +275,8 @@ impl Meter {
         }
     }
 
-    /// Whether the run has gone on for too long after it was to give control away. A run that can do so ends its slice
-    /// then, and is not seen here a second time.
+    /// Returns whether the run has continued for too long after it should have yielded. A run that can yield has
+    /// ended its slice by then.
     fn is_held(&self, slice: Duration, spent: Duration) -> bool {
         let limits = self.limits.get();
         if slice <= limits.slice {
@@ -289,8 +289,8 @@ impl Meter {
         false
     }
 
-    /// Whether the run may hold `held_bytes` beside its values: it is within its limit of memory, after a collection if need
-    /// be, or not so far above it that another is due.
+    /// Returns whether the run may hold `held_bytes` besides its values: it is within its memory limit, possibly
+    /// after a collection, or not far enough above it for another one.
     pub(crate) fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
         if self.has_room(lua, held_bytes) {
             return true;
@@ -301,7 +301,7 @@ impl Meter {
         self.charged(lua).max(0).saturating_add_unsigned(held_bytes) <= self.memory_bytes_max().cast_signed()
     }
 
-    /// Whether enough was allocated since the last collection.
+    /// Returns whether enough was allocated since the last collection.
     fn may_collect(&self, lua: &Lua) -> bool {
         let Some(left) = self.collected.get() else { return true };
         let share = self.limits.get().memory_bytes / COLLECTION_SHARE;
@@ -314,7 +314,7 @@ impl Meter {
         self.collections.get()
     }
 
-    /// Collects garbage, and charges the run for what is left; whether that is within its limit.
+    /// Collects garbage, and charges the run for what is left; returns whether that is within its limit.
     fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
         #[cfg(test)]
         self.collections.set(self.collections.get() + 1);
@@ -323,14 +323,14 @@ impl Meter {
             return false;
         }
         let used = lua.used_memory().cast_signed();
-        // What is left, less what belongs to nobody and to others, is this run's; and never more than it took.
+        // The rest, without the shared part and other runs, belongs to this run, but at most what it allocated.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
         self.collected.set(Some(left as usize));
         self.has_room(lua, held_bytes)
     }
 
-    /// What the run is charged for at this moment.
+    /// Bytes currently charged to the run.
     fn charged(&self, lua: &Lua) -> isize {
         lua.used_memory().cast_signed() - self.memory_base.get()
     }

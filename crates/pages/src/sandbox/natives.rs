@@ -1,4 +1,4 @@
-//! Natives: how a Rust function becomes one that pages call, and those that the prelude stands on.
+//! Natives: conversion of Rust functions to functions of pages, and the natives of the prelude.
 
 use super::failure::{Failure, MARK, Place, is_memory};
 use super::hub::Hub;
@@ -27,7 +27,7 @@ where
     lua.create_function(move |lua, given: A| Ok(hub.with(|exchange| act(lua, exchange, given))?))
 }
 
-/// A native that ends the page when `act` succeeds; see [`Sandbox::ending`](super::Sandbox::ending).
+/// A native that ends the page if `act` succeeds; see [`Sandbox::ending`](super::Sandbox::ending).
 pub(crate) fn ending<A: FromLuaMulti>(
     lua: &Lua,
     hub: &Rc<Hub>,
@@ -40,13 +40,13 @@ pub(crate) fn ending<A: FromLuaMulti>(
     })
 }
 
-/// The error that a page gets which calls a native after it has ended.
+/// The error of a native called after the page has ended.
 pub(crate) const ENDED: &str = "the page has ended";
 
-/// What is said of a wait that cannot be.
+/// The error of a wait that is impossible in its context.
 pub(crate) const CANNOT_WAIT: &str = "a metamethod or a callback of a native cannot wait";
 
-/// What the prelude stands on, beside the searches in strings.
+/// Adds the natives of the prelude, except string searches.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
     let error_text = lua.create_function(move |lua, (error, goes_on): (Value, Option<bool>)| {
@@ -84,9 +84,9 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     )
 }
 
-/// A native's error as the text that the page is to see, with its place; and a want of memory, which ends the run.
+/// Converts a native's error to the text for the page, with its place; ends the run if memory is exhausted.
 ///
-/// One that goes on, to whoever catches it, keeps its mark.
+/// With `goes_on`, the error keeps its mark for the handler that catches it.
 fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result<Value> {
     let error = match error {
         Value::Error(error) => *error,
@@ -108,7 +108,7 @@ fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result
     lua.create_string(text).map(Value::String)
 }
 
-/// What came of the wait.
+/// Takes the result of the wait.
 fn take(lua: &Lua, hub: &Hub) -> mlua::Result<MultiValue> {
     let answer = hub.answer.borrow_mut().take();
     match answer {

@@ -1,12 +1,12 @@
-//! Luau's string patterns, matched in steps that can be counted.
+//! Luau's string patterns, matched in countable steps.
 //!
-//! Luau's own matcher recurses and cannot be interrupted within one step of it; a pattern of sixty characters can keep
-//! it busy for minutes. This one reads a pattern once into [`Pattern`], keeps what it may have to come back to on a
-//! stack of its own, and stops when its budget is used up, to go on later ([`Search`]). The stack has at most one entry
-//! for each item of the pattern, so a search needs memory for its pattern only, whatever the subject is.
+//! Luau's own matcher recurses and cannot be interrupted within one step; a pattern of sixty characters can keep it
+//! busy for minutes. This one parses a pattern once into [`Pattern`], stores backtracking points on an explicit
+//! stack, and stops when its budget is used up, to continue later ([`Search`]). The stack has at most one entry per
+//! item of the pattern, so a search needs memory proportional to the pattern only.
 //!
-//! What it matches is what Luau matches, but for this: a malformed pattern is refused at once, where Luau does so
-//! only when a match gets as far as the fault; a pattern may be nested deeper than Luau's 200 steps; and a pattern is at
+//! It matches what Luau matches, with these differences: a malformed pattern is rejected immediately, where Luau does
+//! so only when a match reaches the fault; patterns may be nested deeper than Luau's 200 levels; and a pattern is at
 //! most [`PATTERN_BYTES_MAX`] long.
 
 mod class;
@@ -19,13 +19,13 @@ mod tests;
 pub(crate) use class::Set;
 pub(crate) use search::{Capture, Progress, Search};
 
-/// Bytes of a pattern.
+/// Upper bound of a pattern, in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 16 * 1024;
 
-/// Captures of a pattern, as in Luau.
+/// Upper bound of captures in a pattern, as in Luau.
 pub(crate) const CAPTURES_MAX: usize = 32;
 
-/// How often an item may stand.
+/// The quantifier of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
     Once,
@@ -64,26 +64,26 @@ pub(crate) enum Item {
     End,
 }
 
-/// A pattern, read.
+/// A parsed pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) items: Vec<Item>,
-    /// `^` in front, where it means the subject's beginning.
+    /// `^` at the start, where it matches the subject's beginning.
     pub(crate) anchored: bool,
 }
 
 impl Pattern {
-    /// Reads `text`. With `anchors`, a `^` in front is an anchor; `gmatch` takes it for itself.
+    /// Parses `text`. With `anchors`, a leading `^` is an anchor; `gmatch` matches it literally.
     pub(crate) fn parse(text: &[u8], anchors: bool) -> Result<Self, String> {
         parse::parse(text, anchors)
     }
 
-    /// Whether a text has no characters that mean something in patterns.
+    /// Returns whether a text has no special characters of patterns.
     pub(crate) fn is_plain(text: &[u8]) -> bool {
         !text.iter().any(|byte| b"^$*+?.([%-".contains(byte))
     }
 
-    /// The byte that every match begins with, when there is one.
+    /// The byte that every match begins with, if fixed.
     pub(crate) fn first_byte(&self) -> Option<u8> {
         self.items.iter().find(|item| !matches!(item, Item::Open | Item::Position)).and_then(|item| match item {
             Item::Byte(byte, Repeat::Once | Repeat::MostFromOne) | Item::Balance(byte, _) => Some(*byte),

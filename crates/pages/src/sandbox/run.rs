@@ -12,20 +12,20 @@ use mlua::{Thread, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The error of a page whose last statement has run while a coroutine of its own leads a transaction.
+/// The error of a page whose last statement has run while one of its coroutines has an open transaction.
 const UNFINISHED: &str = "the page ended within a transaction, which is undone: end the transaction first";
 
-/// How far a resume has come.
+/// The result of a resume.
 pub enum Step {
-    /// The page has come to its end.
+    /// The page has ended.
     Done,
-    /// The page waits. Poll this, give what comes of it to [`Run::answer`], and resume.
+    /// The page waits. Poll this, pass its result to [`Run::answer`], and resume.
     Wants(Wanted),
-    /// The page wants what it has written so far to be sent. Resume afterwards.
+    /// The page requests sending its output so far. Resume afterwards.
     Flush,
-    /// The slice is used up. Resume when the loop's other work was done.
+    /// The slice is used up. Resume after the worker's other work.
     Preempted,
-    /// The run has failed, and cannot be resumed.
+    /// The run has failed and cannot be resumed.
     Failed(Box<Failure>),
 }
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Step {
     }
 }
 
-/// A run: a coroutine, globals of its own, and the exchange it works on. Dropped, it leaves nothing behind.
+/// A run: a coroutine, its globals, and its exchange. Dropping it releases everything.
 pub struct Run {
     inner: Rc<Inner>,
     code: Rc<Code>,
@@ -51,7 +51,7 @@ pub struct Run {
     account: Account,
     limits: Limits,
     answer: Option<Answer>,
-    /// Whether the last step was the last one.
+    /// True after the last step.
     ended: bool,
 }
 
@@ -70,7 +70,7 @@ impl Run {
         }
     }
 
-    /// Runs on, for a slice at most.
+    /// Runs for at most one slice.
     pub fn resume(&mut self) -> Step {
         if self.ended {
             return Step::Done;
@@ -108,7 +108,7 @@ impl Run {
         let wanted = exchange.as_mut().and_then(|exchange| exchange.wanted.take());
         let flush = exchange.as_mut().is_some_and(|exchange| std::mem::take(&mut exchange.flush));
         self.exchange = exchange;
-        // It may have been preempted on the way down to where it waited.
+        // It may have been preempted on its way to the point where it waited.
         self.answer = hub.answer.take();
         hub.forget();
         if let Some(doom) = doom {
@@ -124,7 +124,7 @@ impl Run {
         match result {
             Err(error) => {
                 let mut failure = Failure::of_error(&error);
-                // A failed allocation says nothing of its place, but the coroutine stands where it was.
+                // A failed allocation has no place, but the coroutine is still where it was.
                 if failure.line.is_none()
                     && let Ok(text) = inner.traceback.call::<String>(thread.clone())
                 {
@@ -144,7 +144,7 @@ impl Run {
         }
     }
 
-    /// A failure somewhere in the page.
+    /// A failure without a place.
     fn unplaced(&self, kind: FailureKind, message: &str) -> Failure {
         let mut failure = Failure::at(kind, message.to_owned(), Place::default());
         self.code.name().clone_into(&mut failure.chunk);
@@ -157,7 +157,7 @@ impl Run {
         self.account.memory_bytes.saturating_add(exchange)
     }
 
-    /// Ends it where it is.
+    /// Terminates it.
     pub fn end(&mut self, kind: FailureKind) -> Box<Failure> {
         let mut failure = self.unplaced(kind, kind.text());
         if let Some(thread) = &self.thread
@@ -183,28 +183,28 @@ impl Run {
         Ok(())
     }
 
-    /// Gives what the page waited for; before the next [`Run::resume`].
+    /// Sets the result of the wait; before the next [`Run::resume`].
     pub fn answer(&mut self, answer: Answer) {
         self.answer = Some(answer);
     }
 
-    /// What it works on. Between resumes it is always there.
+    /// Its exchange, which is always present between resumes.
     pub fn exchange(&mut self) -> &mut Exchange {
         self.exchange.get_or_insert_default()
     }
 
-    /// How long its slices are from now on.
+    /// Sets the length of its further slices.
     pub const fn set_slice(&mut self, slice: Duration) {
         self.limits.slice = slice;
     }
 
-    /// Ends it, wherever it is.
+    /// Ends it, in any state.
     pub fn finish(mut self) -> Box<Exchange> {
         self.release();
         self.exchange.take().unwrap_or_default()
     }
 
-    /// Coroutine and globals go back to where they came from, emptied; what a large run used is left to the collector.
+    /// Returns coroutine and globals for reuse, emptied; those of a large run are left to the collector.
     fn release(&mut self) {
         let account = std::mem::take(&mut self.account.memory_bytes);
         self.inner.hub.meter.forget(Account { memory_bytes: account, ..Account::default() });

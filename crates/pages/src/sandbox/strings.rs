@@ -1,6 +1,6 @@
-//! Searches in strings, as natives for the prelude: `find`, `match`, `gmatch`, `gsub`.
+//! String searches as natives for the prelude: `find`, `match`, `gmatch`, `gsub`.
 //!
-//! A search that is not finished within [`BUDGET`] steps comes back as a userdata, for the prelude to go on with
+//! A search that does not finish within [`BUDGET`] steps returns a userdata, which the prelude continues
 //! (`search_on`), so that Luau's interrupt is reached in between.
 
 use super::hub::Hub;
@@ -11,31 +11,31 @@ use std::cell::RefCell;
 use std::io::Write as _;
 use std::rc::Rc;
 
-/// Steps of one go: some tens of microseconds.
+/// Steps of one call: some tens of microseconds.
 const BUDGET: usize = 8 * 1024;
 
-/// A go that took more steps makes the next interrupt look at the clock.
+/// Steps after which the next interrupt checks the clock.
 const LONG_STEPS: usize = 2 * 1024;
 
-/// Patterns kept as they were read, each in its place by its hash.
+/// Cached parsed patterns, each at the index of its hash.
 const KEPT: usize = 128;
 
-/// Bytes of a pattern that is kept.
+/// Upper bound of a cached pattern, in bytes.
 const KEPT_BYTES_MAX: usize = 256;
 
-/// A pattern that is kept: its text, whether `^` is an anchor, and what was read.
+/// A cached pattern: its text, whether `^` is an anchor, and its parsed form.
 type Kept = Option<(Box<[u8]>, bool, Rc<Pattern>)>;
 
-/// What the natives share.
+/// State shared by the natives.
 struct Strings {
     hub: Rc<Hub>,
     kept: RefCell<Vec<Kept>>,
     hasher: foldhash::fast::FixedState,
-    /// A search whose room can be used again.
+    /// A search whose buffers can be reused.
     spare: RefCell<Option<Search>>,
 }
 
-/// What becomes of a match.
+/// The use of a match.
 enum Aim {
     Find,
     Match,
@@ -47,22 +47,22 @@ enum Aim {
 struct Substitution {
     replacement: LuaString,
     out: Vec<u8>,
-    /// As far as this, the subject was copied.
+    /// Position up to which the subject was copied.
     copied: usize,
     count: usize,
     max: usize,
 }
 
-/// A search with what it is for.
+/// A search with its use.
 struct Task {
     search: Search,
     subject: LuaString,
     aim: Aim,
-    /// Where the match lies, when there is one.
+    /// The range of the match, if any.
     found: Option<(usize, usize)>,
 }
 
-/// Lays the searches in.
+/// Adds the search natives.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let strings = Rc::new(Strings {
         hub: Rc::clone(hub),
@@ -117,7 +117,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     )
 }
 
-/// `gsub` with a text in the place of what is found.
+/// `gsub` with a replacement text.
 fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
     let at = Rc::clone(strings);
     lua.create_function(move |lua, given: (LuaString, LuaString, LuaString, Option<f64>)| {
@@ -128,17 +128,17 @@ fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
     })
 }
 
-/// Nothing was found.
+/// The result of a failed search.
 fn nil() -> MultiValue {
     MultiValue::from_iter([Value::Nil])
 }
 
-/// A number for the page. Places in strings are far below what 64 bits can say.
+/// A number for the page. Positions in strings are far below 64 bits.
 fn integer(number: usize) -> Value {
     Value::Integer(number.cast_signed() as i64)
 }
 
-/// Where a search begins, from 0, for a place given from 1, or from the end when it is negative.
+/// The start of a search, from 0, for a position counted from 1, or from the end if negative.
 fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
     let length = subject.as_bytes().len();
     let init = init.map_or(1, |init| init as i64);
@@ -147,7 +147,7 @@ fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
 }
 
 impl Strings {
-    /// The pattern of this text, from what is kept if it is there.
+    /// The pattern of this text, cached if possible.
     fn pattern(&self, text: &[u8], anchors: bool) -> Result<Rc<Pattern>, Fault> {
         if text.len() > KEPT_BYTES_MAX {
             self.hub.meter.hurry();
@@ -206,7 +206,7 @@ impl Strings {
         lua.create_any_userdata(task)?.into_lua_multi(lua)
     }
 
-    /// Goes on for a budget; whether it is finished.
+    /// Continues for one budget; returns whether it is finished.
     fn run(&self, lua: &Lua, task: &mut Task) -> Result<bool, Fault> {
         let mut budget = BUDGET;
         let subject = task.subject.as_bytes();
@@ -270,8 +270,8 @@ impl Strings {
 }
 
 impl Substitution {
-    /// Goes on until all is substituted or the budget is used up; whether it is finished. `room`: bytes that the result
-    /// may have; it stops soon after having more.
+    /// Continues until everything is substituted or the budget is used up; returns whether it is finished. `room` is
+    /// the size of the result in bytes after which it stops soon.
     fn run(&mut self, search: &mut Search, subject: &[u8], budget: &mut usize, room: usize) -> Result<bool, Fault> {
         while self.count < self.max {
             let (first, end) = match search.run(subject, budget) {
@@ -305,7 +305,7 @@ impl Substitution {
         true
     }
 
-    /// Appends the replacement, with what `%0` to `%9` stand for.
+    /// Appends the replacement with `%0` to `%9` substituted.
     fn replace(
         &mut self,
         captures: &[Capture],

@@ -1,4 +1,4 @@
-//! Waiting: a native leaves a future with the run, the driver polls it, and the page goes on with what came of it.
+//! Waiting: a native leaves a future with the run, the driver polls it, and the page continues with its result.
 
 use mlua::{Lua, MultiValue};
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a native could not do, as the page is told. A page may catch it, as any error.
+/// An error of a native, which a page may catch like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub Cow<'static, str>);
 
@@ -35,14 +35,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Makes the Luau values of an answer, within the run that waited.
+/// Creates the Luau values of a result, within the run that waited.
 pub type MakeValues = Box<dyn FnOnce(&Lua) -> mlua::Result<MultiValue>>;
 
-/// What a page is given for its wait.
+/// The result of a wait.
 pub struct Made {
-    /// Bytes of the run's memory that its values take, about; what has no room ends the run instead.
+    /// Approximate memory of its values, in bytes; if they do not fit, the run ends.
     pub bytes: usize,
-    /// Makes them.
+    /// Creates them.
     pub make: MakeValues,
 }
 
@@ -59,28 +59,29 @@ impl fmt::Debug for Made {
     }
 }
 
-/// What came of waiting: values for the page, or an error at the place of the call.
+/// The result of a wait: values for the page, or an error at the call.
 pub type Answer = Result<Made, Fault>;
 
-/// What a page waits for.
+/// A wait of a page.
 pub struct Wanted {
     future: Pin<Box<dyn Future<Output = Answer>>>,
     is_of_client: bool,
 }
 
 impl Wanted {
-    /// A wait for `future`, whose maker bounds how long that takes; the run's own bound holds as well.
+    /// A wait for `future`, which bounds its own duration; the run's deadline also applies.
     pub fn new(future: impl Future<Output = Answer> + 'static) -> Self {
         Self { future: Box::pin(future), is_of_client: false }
     }
 
-    /// The same, for what the client is yet to send: its slowness is bounded elsewhere, and is not the page's.
+    /// Marks it as a wait for content from the client, whose slowness is bounded elsewhere and not charged to the
+    /// page.
     #[must_use]
     pub fn of_client(self) -> Self {
         Self { is_of_client: true, ..self }
     }
 
-    /// Whether it is the client who is waited for.
+    /// Returns whether it waits for the client.
     pub const fn is_of_client(&self) -> bool {
         self.is_of_client
     }
@@ -100,7 +101,7 @@ impl fmt::Debug for Wanted {
     }
 }
 
-/// A wait whose answer is `values`, made when the future is ready.
+/// A wait with the result `values`, created when the future is ready.
 pub fn wanted<F, R>(future: F) -> Wanted
 where
     F: Future<Output = Result<R, Fault>> + 'static,

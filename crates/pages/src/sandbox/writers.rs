@@ -1,4 +1,4 @@
-//! What a template's chunk calls to write: `__s` for static segments, the others for values.
+//! The writers called by a template's chunk: `__s` for static segments, the others for values.
 
 use super::hub::Hub;
 use super::json::append_json;
@@ -8,11 +8,11 @@ use mlua::{Lua, Table, Value};
 use std::io::Write as _;
 use std::rc::Rc;
 
-/// An escaper, and how many bytes it makes of one at the most.
+/// An escaper, and its upper bound of output bytes per input byte.
 #[derive(Clone, Copy)]
 struct Escape(fn(&[u8], &mut Vec<u8>), usize);
 
-/// Writers of text. In a URL one byte that is no UTF-8 becomes `%EF%BF%BD`; elsewhere the longest are `&#34;` and
+/// Writers of text. In a URL an invalid UTF-8 byte becomes `%EF%BF%BD`; elsewhere the longest escapes are `&#34;` and
 /// `\u003c`.
 const TEXTS: &[(&str, Escape)] = &[
     ("__w", Escape(escape::text, 5)),
@@ -30,17 +30,17 @@ const VALUES: &[(&str, Escape, Escape)] = &[
     ("__e", Escape(escape::handler_string, 6), Escape(escape::handler_json, 6)),
 ];
 
-/// As it is.
+/// Appends the input unescaped.
 fn raw(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(input);
 }
 
-/// Whether this is a writer's name.
+/// Returns whether this is a writer's name.
 pub(crate) fn is_name(name: &Value) -> bool {
     name.as_string().is_some_and(|name| name.as_bytes().starts_with(b"__"))
 }
 
-/// Lays the writers in.
+/// Adds the writers.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
     let segment = lua.create_function(move |_, index: u32| {
@@ -63,7 +63,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Writes a value as text: texts and numbers as they are, truth values by name, nil as nothing, tables by their
+/// Writes a value as text: texts and numbers unchanged, booleans by name, nil as nothing, tables by their
 /// `__tostring`.
 fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), Fault> {
     match value {
@@ -85,7 +85,7 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
         Value::Table(table)
             if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) =>
         {
-            // The page's own function: it runs before the exchange is taken.
+            // The page's own function, which runs before the exchange is borrowed.
             let text = value.to_string()?;
             write(lua, hub, text.as_bytes(), escape)
         }
@@ -104,7 +104,7 @@ fn write(lua: &Lua, hub: &Hub, text: &[u8], Escape(escape, factor): Escape) -> R
     })
 }
 
-/// From here on the limits are looked at before and after, bytes.
+/// Size from which the limits are checked before and after, in bytes.
 const LONG_BYTES: usize = 16 * 1024;
 
 fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -> Result<(), Fault> {

@@ -1,4 +1,4 @@
-//! Sets of bytes: the classes of patterns, and what stands in brackets.
+//! Sets of bytes: the classes and bracket sets of patterns.
 
 /// A set of bytes, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl Set {
         self.0[(byte >> 6) as usize] >> (byte & 63) & 1 == 1
     }
 
-    /// The class of the letter behind a percent sign, in the C locale; upper case means all but the class. `None`: the
-    /// character stands for itself.
+    /// The class of the letter after a percent sign, in the C locale; upper case is the complement. `None` if the
+    /// character is literal.
     pub(crate) fn class(letter: u8) -> Option<Self> {
         let accepts: fn(u8) -> bool = match letter.to_ascii_lowercase() {
             b'a' => |byte| byte.is_ascii_alphabetic(),
