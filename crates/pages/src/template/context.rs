@@ -1,13 +1,13 @@
-//! Where in the HTML a place of the page stands, as a browser would read it.
+//! The HTML context of a position in a page, as a browser would parse it.
 //!
-//! This is the tokenizer of HTML (section 13.2.5), byte by byte, with what little of tree construction decides how
-//! bytes are read: which elements hold text instead of markup. A written byte moves the context on; an insertion does
-//! not, for its escaper is chosen so that it cannot.
+//! This is the tokenizer of HTML (section 13.2.5), byte by byte, with the part of tree construction that affects
+//! tokenizing: which elements contain text instead of markup. A written byte advances the context; an insertion does
+//! not, as its escaper is chosen so that it cannot.
 //!
-//! Where the context depends on more than what is written, there are three ways out, and none is a guess. Branches of
-//! code are joined ([`super::join`]). Markup that browsers read in two ways (within SVG, MathML, `<noscript>` and
-//! `<select>`) is accepted as long as both readings agree, which they do while no `<` stands where one of them sees
-//! text. And an insertion where nothing can be told does not compile.
+//! Where the context depends on more than the written text, nothing is guessed. Branches of code are joined
+//! ([`super::join`]). Markup that browsers parse in two ways (within SVG, MathML, `<noscript>` and `<select>`) is
+//! accepted as long as both agree, which they do while no `<` appears where one of them sees text. And an insertion
+//! in an unknown context does not compile.
 
 use super::names::{Content, Value, content_of, is_integration_point, value_of};
 use super::reference::{Resolved, resolve};
@@ -15,16 +15,16 @@ use super::script::{Language, Script};
 use super::url::Url;
 use flatout_config::diagnostic::Span;
 
-/// Stands for every byte that is not ASCII.
+/// Represents every byte that is not ASCII.
 const OTHER: u8 = 0xff;
 
-/// Bytes of a name that are kept: longer than any that means something here.
+/// Stored bytes of a name: longer than any name that is significant here.
 const NAME_BYTES: usize = 32;
 
-/// Bytes of an attribute's value that are kept, to know a script's language.
+/// Stored bytes of an attribute's value, to determine a script's language.
 const KEPT_BYTES: usize = 48;
 
-/// A name of an element or an attribute, in lower case.
+/// The name of an element or an attribute, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Name(Vec<u8>);
 
@@ -33,7 +33,7 @@ impl Name {
         if self.0.len() < bytes_max {
             self.0.push(byte.to_ascii_lowercase());
         } else if let Some(first) = self.0.first_mut() {
-            // Too long to be any name that is known, however it begins.
+            // Too long for any known name, whatever its start.
             *first = b'?';
         }
     }
@@ -43,43 +43,43 @@ impl Name {
     }
 }
 
-/// What the tokenizer is reading.
+/// The tokenizer's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Text,
-    /// Behind `<`.
+    /// After `<`.
     TagOpen,
-    /// Behind `</`.
+    /// After `</`.
     EndTagOpen,
     TagName,
-    /// Where an attribute may begin.
+    /// Where an attribute may start.
     Gap,
-    /// Branches ended in different names, or one in a name and one in a gap: what follows must end the name, and be no
-    /// `=`. Whether white space has ended it already.
+    /// Branches ended in different names, or one in a name and one in a gap: the next byte must end the name, and
+    /// must not be `=`. True if white space has ended it already.
     Separator(bool),
     AttributeName,
     AfterName,
-    /// Behind `=`.
+    /// After `=`.
     BeforeValue,
-    /// A value, by its quote.
+    /// Within a value with this quote.
     Value(u8),
     Unquoted,
     AfterValue,
-    /// Behind `<!`; how many hyphens.
+    /// After `<!` and this number of hyphens.
     Declaration(u8),
     Comment(Dashes),
-    /// Up to the next `>`.
+    /// Until the next `>`.
     Bogus,
-    /// The content of an element that is no markup; how much of its end tag has been read.
+    /// The content of an element without markup; the matched length of its end tag.
     Raw(Content, u8),
 }
 
-/// What stands in front in a comment (HTML, sections 13.2.5.43 to 13.2.5.52).
+/// The preceding characters in a comment (HTML, sections 13.2.5.43 to 13.2.5.52).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dashes {
-    /// Its beginning: `<!-->` is a whole comment.
+    /// Its start: `<!-->` is a complete comment.
     Start,
-    /// Its beginning and one: so is `<!--->`.
+    /// Its start and one hyphen: `<!--->` is complete, too.
     StartOne,
     None,
     One,
@@ -89,7 +89,7 @@ pub(super) enum Dashes {
 }
 
 impl Dashes {
-    /// Behind one more byte; nothing when it ends the comment.
+    /// The state after one more byte; `None` if it ends the comment.
     fn advance(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start | Self::StartOne | Self::Two | Self::Mark, b'>') => return None,
@@ -102,38 +102,38 @@ impl Dashes {
     }
 }
 
-/// The tag being read, or the element whose content is.
+/// The current tag, or the element whose content is being read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) name: Name,
     pub(super) is_end: bool,
-    /// Whether a `/` stands in front.
+    /// True after a `/`.
     pub(super) slash: bool,
     pub(super) attribute: Name,
     pub(super) value: Option<Value>,
     /// The value so far, of a script's type.
     pub(super) kept: Name,
-    /// The language of a script element; of several types, as `type` and `language`, the stranger.
+    /// The language of a script element; of `type` and `language`, the less known one.
     pub(super) language: Option<Language>,
-    /// `content` of a `<meta>` holds an insertion.
+    /// True if `content` of a `<meta>` contains an insertion.
     pub(super) content_inserted: bool,
-    /// The tag has `http-equiv`.
+    /// True if the tag has `http-equiv`.
     pub(super) http_equiv: bool,
 }
 
-/// How deep in elements whose content is read in two ways.
+/// Nesting depth in elements whose content is parsed in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Depth {
     svg: u16,
     math: u16,
     noscript: u16,
     select: u16,
-    /// From here on to the end of the page.
+    /// True from here to the end of the page.
     lasting: bool,
 }
 
 impl Depth {
-    /// Whether an element that holds text may hold markup instead.
+    /// Returns whether an element that contains text may contain markup instead.
     pub(super) fn is_unclear(self) -> bool {
         self.is_foreign() || self.noscript > 0 || self.select > 0
     }
@@ -143,30 +143,30 @@ impl Depth {
     }
 }
 
-/// Where a place stands.
+/// The context of a position.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) state: State,
-    /// Where that began.
+    /// Start of the state.
     pub(super) since: Span,
     pub(super) tag: Tag,
     pub(super) depth: Depth,
-    /// What of a character reference stands in front, with its `&`; empty when none does.
+    /// The partial character reference before the position, with its `&`; empty if there is none.
     pub(super) reference: Name,
     pub(super) script: Option<Script>,
     pub(super) url: Url,
-    /// Directly behind the start tag of an element that drops a line break there.
+    /// Immediately after the start tag of an element that drops a line break there.
     pub(super) first: bool,
-    /// How much of `<!--` has been read in a script's content.
+    /// Matched length of `<!--` in a script's content.
     pub(super) comment: u8,
 }
 
-/// What is wrong with what is written.
+/// Why written text is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclear {
-    /// `<` in an element's text, which others read as markup.
+    /// `<` in an element's text, which other parsers treat as markup.
     Text,
-    /// `<` in `<noscript>` where a browser that runs scripts sees text.
+    /// `<` in `<noscript>`, where a browser that runs scripts sees text.
     Noscript,
     /// `<!--` in a script.
     ScriptComment,
@@ -176,9 +176,9 @@ pub(super) enum Unclear {
     Endless,
     /// `<script/>` in SVG.
     SelfClosing,
-    /// Two branches, one of which ended in a name.
+    /// Two branches, one of which ends in a name.
     Separator,
-    /// `http-equiv` behind an inserted `content`.
+    /// `http-equiv` after an inserted `content`.
     Refresh,
 }
 
@@ -197,7 +197,7 @@ impl Context {
         }
     }
 
-    /// Whether both are the same place, wherever it began.
+    /// Returns whether both contexts are equal, except for their starts.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.state == other.state
             && self.tag == other.tag
@@ -209,21 +209,22 @@ impl Context {
             && self.comment == other.comment
     }
 
-    /// Whether the content of this element, or this attribute's value, is decoded.
+    /// Returns whether character references are decoded in this content or attribute value.
     fn is_decoded(&self) -> bool {
         matches!(self.state, State::Text | State::Value(_) | State::Unquoted | State::Raw(Content::Text, _))
     }
 
-    /// Reads a written character, which stands at `at`.
+    /// Advances by a written character at `at`.
     pub(super) fn advance(&mut self, character: char, at: Span) -> Result<(), Unclear> {
-        // All that HTML looks at is ASCII.
+        // Only ASCII characters are significant in HTML.
         let byte = if character.is_ascii() { character as u8 } else { OTHER };
-        // Browsers drop a line break here; what else stands here is content.
+        // Browsers drop a line break here; anything else is content.
         self.first = false;
         if self.is_decoded() {
             self.refer(byte, character);
         }
-        // Where scripts run, all of `<noscript>` is text up to its end tag, which must then be where it is for others.
+        // With scripts enabled, all of `<noscript>` is text up to its end tag, which must be at the same place for
+        // other parsers.
         let in_markup = !matches!(self.state, State::Text | State::TagOpen | State::Raw(..));
         if byte == b'<' && self.depth.noscript > 0 && in_markup {
             return Err(Unclear::Noscript);
@@ -240,7 +241,7 @@ impl Context {
                 b'/' => self.state = State::EndTagOpen,
                 b'?' => self.state = State::Bogus,
                 _ if byte.is_ascii_alphabetic() => self.begin_tag(byte, false),
-                // No tag at all (section 13.2.5.6).
+                // Not a tag (section 13.2.5.6).
                 _ => {
                     self.state = State::Text;
                     return self.advance(character, at);
@@ -331,7 +332,7 @@ impl Context {
         self.state = State::TagName;
     }
 
-    /// Between attributes, or at the end of a name or a value.
+    /// Handles a byte between attributes, or at the end of a name or a value.
     fn gap(&mut self, byte: u8, at: Span) -> Result<(), Unclear> {
         match byte {
             b'>' => return self.end_tag(at),
@@ -341,7 +342,7 @@ impl Context {
             }
             _ if is_space(byte) => {
                 self.tag.slash = false;
-                // A name keeps waiting for its `=`.
+                // A name still waits for its `=`.
                 if self.state != State::AfterName {
                     self.state = State::Gap;
                 }
@@ -357,7 +358,7 @@ impl Context {
         Ok(())
     }
 
-    /// `=` behind an attribute's name.
+    /// Handles `=` after an attribute's name.
     fn end_name(&mut self) -> Result<(), Unclear> {
         let value = value_of(self.tag.name.bytes(), self.tag.attribute.bytes());
         self.state = State::BeforeValue;
@@ -393,7 +394,7 @@ impl Context {
         self.tag.attribute = Name::default();
     }
 
-    /// `>`: the element's content follows.
+    /// Handles `>`: the element's content follows.
     fn end_tag(&mut self, at: Span) -> Result<(), Unclear> {
         let tag = std::mem::take(&mut self.tag);
         let name = tag.name.bytes();
@@ -405,7 +406,7 @@ impl Context {
         match name {
             b"svg" => step(&mut self.depth.svg),
             b"math" => step(&mut self.depth.math),
-            // Of HTML's elements, a slash closes none.
+            // A slash closes no HTML element.
             b"noscript" => self.depth.noscript = u16::from(!tag.is_end),
             b"select" => self.depth.select = u16::from(!tag.is_end),
             b"frameset" => self.depth.lasting = true,
@@ -434,7 +435,7 @@ impl Context {
         }
     }
 
-    /// The content of an element that is no markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
+    /// The content of an element without markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
     fn raw(&mut self, content: Content, read: u8, (byte, character): (u8, char), at: Span) -> Result<(), Unclear> {
         let name = self.tag.name.bytes();
         let (next, ends) = match usize::from(read) {
@@ -466,15 +467,15 @@ impl Context {
         if content == Content::Script && comment == 3 && byte == b'-' {
             return Err(Unclear::ScriptComment);
         }
-        // A `<` that turns out not to begin the element's own end tag.
+        // A `<` that does not begin the element's own end tag.
         if read > 0 && next <= 1 && self.depth.is_unclear() {
             return Err(Unclear::Text);
         }
         Ok(())
     }
 
-    /// Follows character references in text and in attributes: what a reference stands for is what counts for URLs and
-    /// scripts, and an open one must not reach into an insertion.
+    /// Follows character references in text and attributes: the decoded character is relevant for URLs and scripts,
+    /// and an open reference must not extend into an insertion.
     fn refer(&mut self, byte: u8, character: char) {
         let is_value = matches!(self.state, State::Value(quote) if byte != quote)
             || (self.state == State::Unquoted && byte != b'>' && !is_space(byte));
@@ -491,7 +492,7 @@ impl Context {
             return;
         }
         if byte.is_ascii_alphanumeric() || byte == b'#' {
-            // The longest that stands for a character that counts is far shorter.
+            // The longest reference to a significant character is much shorter.
             if self.reference.0.len() < NAME_BYTES {
                 self.reference.0.push(byte);
             }
@@ -506,7 +507,7 @@ impl Context {
         self.reference = Name::default();
     }
 
-    /// A reference has ended before `byte`.
+    /// Handles the end of a reference before `byte`.
     fn settle(&mut self, byte: u8) {
         let reference = std::mem::take(&mut self.reference.0);
         let name = reference.get(1..).unwrap_or_default();
@@ -529,7 +530,7 @@ impl Context {
         }
     }
 
-    /// A character of an attribute's value, decoded.
+    /// Handles a decoded character of an attribute's value.
     fn mean(&mut self, character: char) {
         match self.tag.value {
             Some(Value::Handler) => {
@@ -538,7 +539,7 @@ impl Context {
                 }
             }
             Some(Value::Url | Value::Resource) => self.url = self.url.advance(character),
-            // Commas and spaces lie between URLs; behind a space stands what is no URL.
+            // Commas and spaces separate URLs; the part after a space is a descriptor.
             Some(Value::UrlList) => {
                 self.url = match character {
                     ',' => Url::Start,
@@ -550,12 +551,12 @@ impl Context {
         }
     }
 
-    /// Whether a character reference has been begun.
+    /// Returns whether the position is within a character reference.
     pub(super) fn is_within_reference(&self) -> bool {
         self.is_decoded() && !self.reference.bytes().is_empty()
     }
 
-    /// Whether the end tag of the element whose content this is has been begun.
+    /// Returns whether the position is within the end tag of the current element.
     pub(super) fn is_within_end(&self) -> bool {
         matches!(self.state, State::Raw(_, read) if read > 0)
     }

@@ -1,4 +1,4 @@
-//! Writing the chunk, the segments, and where each line comes from.
+//! Emission of the chunk, the segments, and the line table.
 
 use super::lines::{Lines, Origin};
 use super::part::Part;
@@ -7,7 +7,7 @@ use super::walk::Chosen;
 use super::{Escape, SEGMENT_FUNCTION, Template};
 use flatout_config::diagnostic::{Span, Texts};
 
-/// Writes what a page is compiled to.
+/// Emits a compiled page.
 pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<String>) -> Template {
     let has_code = parts.iter().any(|part| matches!(part, Part::Insert { .. } | Part::Block(_)));
     let mut writer = Writer {
@@ -18,7 +18,7 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
         pending: Vec::new(),
         pending_at: Span::default(),
     };
-    // A part with variables of its own gets a block; one without code needs none.
+    // A part with its own variables gets a block; one without code needs none.
     let mut with_blocks = blocks_within(parts).into_iter();
     let mut open = Vec::new();
     for part in parts {
@@ -57,7 +57,7 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
     Template { segments: writer.segments, chunk: writer.chunk, lines: Lines::new(names, writer.origins, has_code) }
 }
 
-/// For each included file, in their order, whether statements stand in it.
+/// For each included file, in order, whether it contains statements.
 fn blocks_within(parts: &[Part]) -> Vec<bool> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for part in parts {
@@ -85,7 +85,7 @@ struct Writer<'a> {
     segments: Segments,
     chunk: String,
     origins: Vec<Origin>,
-    /// Text that has not become a segment, and where it begins.
+    /// Text that is not a segment yet, and its start.
     pending: Vec<u8>,
     pending_at: Span,
 }
@@ -103,7 +103,7 @@ impl Writer<'_> {
         if !self.pending.is_empty() {
             let number = self.segments.add(&self.pending);
             self.pending.clear();
-            // `if true then … end` is a statement wherever it stands, and Luau's compiler makes nothing of it.
+            // `if true then … end` is a statement in any position, and Luau's compiler removes the condition.
             self.line(&format!("if true then {SEGMENT_FUNCTION}({number}) end"), self.pending_at);
         }
     }
@@ -113,12 +113,12 @@ impl Writer<'_> {
         self.chunk.push_str(escape.function());
         self.chunk.push_str("((");
         self.source(code);
-        // On a line of its own, for the expression may end in a comment.
+        // On its own line, as the expression may end in a comment.
         self.line_end();
         self.line(")) end", Span::new(code.file, code.end as usize, code.end as usize));
     }
 
-    /// Source of the page; its last line stays open.
+    /// Appends source of the page; its last line stays open.
     fn source(&mut self, span: Span) {
         let source = self.texts.text(span.file).get(span.start as usize..span.end as usize).unwrap_or_default();
         let mut at = span.start as usize;
@@ -143,7 +143,7 @@ impl Writer<'_> {
         self.chunk.push('\n');
     }
 
-    /// Notes where the line that is begun comes from.
+    /// Records the source of the current line.
     fn origin(&mut self, at: Span) {
         let place = self.texts.place(at);
         self.origins.push(Origin { file: at.file, line: place.line, column: place.column });

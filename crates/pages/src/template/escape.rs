@@ -1,7 +1,7 @@
-//! Escapers: pure functions from a value's bytes to bytes that mean just this value in their place.
+//! Escapers: pure functions from a value's bytes to bytes that represent exactly this value in their context.
 //!
-//! All take any bytes and write valid UTF-8: what is none becomes U+FFFD, so that no half character swallows the quote
-//! behind it. None of them writes a byte that could end the place it is for, whatever stands before and behind.
+//! All accept any bytes and write valid UTF-8: invalid sequences become U+FFFD, so that a partial character cannot
+//! consume the following quote. None of them writes a byte that could end its context, whatever surrounds it.
 
 mod html;
 mod script;
@@ -12,7 +12,7 @@ pub use script::{handler_json, handler_string, script_data, script_json, script_
 pub(crate) use script::{hardened_json_string, json_string};
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
-/// Writes `input` piece by piece: what `plain` accepts as it is, everything else through `other`.
+/// Writes `input` piece by piece: bytes accepted by `plain` unchanged, everything else through `other`.
 fn write(input: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool, other: impl Fn(char, &mut Vec<u8>)) {
     for chunk in input.utf8_chunks() {
         let mut rest = chunk.valid();
@@ -32,7 +32,7 @@ fn write(input: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool, other: imp
     }
 }
 
-/// Writes a character as it is.
+/// Writes a character unchanged.
 fn push(character: char, out: &mut Vec<u8>) {
     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }

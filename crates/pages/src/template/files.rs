@@ -1,4 +1,4 @@
-//! Where pages and what they include are read from.
+//! Sources of pages and their includes.
 
 use flatout_net::root::{OpenFault, Root};
 use std::collections::BTreeMap;
@@ -6,18 +6,18 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A folder of pages. Names are relative to it, with `/` between their parts; none is empty, `.` or `..`.
+/// A folder of pages. Names are relative to it, with `/` as separator; no component is empty, `.` or `..`.
 pub trait Files {
-    /// A file's content; one byte more than `bytes_max` when it is longer than that.
+    /// A file's content; one byte more than `bytes_max` if it is longer.
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
 
-    /// How a file is named to people: in diagnostics, in the log.
+    /// The display name of a file, for diagnostics and the log.
     fn show(&self, name: &str) -> String {
         name.to_owned()
     }
 }
 
-/// A folder on the disk, held open. No name leads out of it, through links neither.
+/// A folder on disk, held open. No name leads out of it, not even through links.
 #[derive(Debug)]
 pub struct Folder {
     folder: Root,
@@ -45,7 +45,7 @@ impl Files for Folder {
     }
 }
 
-/// The fault as an error that says what is wrong with the name.
+/// The fault as an error that describes the problem with the name.
 pub(crate) fn error_of(fault: OpenFault) -> io::Error {
     match fault {
         OpenFault::NotFound => io::ErrorKind::NotFound.into(),
@@ -57,14 +57,14 @@ pub(crate) fn error_of(fault: OpenFault) -> io::Error {
     }
 }
 
-/// Files held in memory.
+/// Files in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Memory {
-    /// Nothing yet.
+    /// An empty folder.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,18 +1,18 @@
-//! Branches of code that come together: what is known of the place behind them.
+//! Joining of code branches: the context after they meet.
 //!
-//! The rule: behind an `if`, and at the end of every round of a loop, whichever way was taken must have led to the same
-//! place. Small differences are kept as what is not known: in which state a script is, whether a URL has begun, whether
-//! a name has ended. An insertion that would need to know does not compile. Any other difference is an error where the
+//! The rule: after an `if`, and at the end of every iteration of a loop, all paths must lead to the same context.
+//! Small differences are represented as unknowns: the state of a script, whether a URL has begun, whether a name has
+//! ended. An insertion that depends on an unknown does not compile. Any other difference is an error where the
 //! branches meet.
 //!
-//! The join of two places describes no place that either does not: whatever the tokenizer or an insertion makes of it
-//! holds for both.
+//! The join of two contexts is an upper bound of both: whatever the tokenizer or an insertion does with it is valid
+//! for both.
 
 use super::context::{Context, Name, State, Tag};
 use super::script::Language;
 
 impl Context {
-    /// The place behind two branches; nothing when they end in different ones.
+    /// The context after two branches; `None` if they are incompatible.
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         if self.is_same(other) {
             return Some(self.clone());
@@ -49,12 +49,12 @@ impl Context {
             return None;
         }
         if self.tag.kept != other.tag.kept {
-            // Neither language.
+            // Neither of the two languages.
             joined.tag.language = Some(Language::Other);
             joined.tag.kept = self.tag.kept.clone();
         }
         if self.reference != other.reference {
-            // An open one is the stricter.
+            // An open reference is the stricter case.
             joined.reference =
                 if self.is_within_reference() { self.reference.clone() } else { other.reference.clone() };
             if joined.tag.value.is_some() {
@@ -72,18 +72,18 @@ impl Context {
     }
 }
 
-/// What may follow in a tag, so that it means the same whatever stands in front.
+/// The bytes that may follow in a tag with the same meaning after either branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Follows {
     Anything,
-    /// A name stands in front, and white space: `=` would still be its.
+    /// After a name and white space: `=` would still belong to the name.
     NoEquals,
-    /// A name stands in front: only what ends it.
+    /// After a name: only bytes that end it.
     End,
 }
 
 impl Follows {
-    /// Nothing when the state is not one between the names and values of a tag.
+    /// `None` if the state is not one between the names and values of a tag.
     fn of(state: State) -> Option<Self> {
         Some(match state {
             State::Gap | State::AfterValue => Self::Anything,

@@ -1,29 +1,29 @@
-//! Where each line of a chunk comes from.
+//! Mapping of a chunk's lines to the page's files.
 
 use super::{FILE_BYTES_MAX, Files};
 use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::model::Place;
 use flatout_config::{Code, Diagnostics};
 
-/// The lines of a chunk, in the files of the page.
+/// The source of each line of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// The files' names in the folder, by number.
     files: Vec<String>,
     /// By line of the chunk, from 0.
     origins: Vec<Origin>,
-    /// Whether the page has code at all.
+    /// True if the page has code.
     has_code: bool,
 }
 
-/// Where a line of the chunk comes from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The file's number.
     pub(super) file: u32,
     /// The line there, from 1.
     pub(super) line: u32,
-    /// The column there where the line of the chunk begins, from 1.
+    /// The column there at which the chunk's line starts, from 1.
     pub(super) column: u32,
 }
 
@@ -32,21 +32,21 @@ impl Lines {
         Self { files, origins, has_code }
     }
 
-    /// Where the line `line`, from 1, of the chunk comes from. The file is named as it is in the folder.
+    /// The source of line `line`, from 1. The file has its name in the folder.
     pub fn place(&self, line: u32) -> Option<Place> {
         let origin = self.origins.get((line as usize).checked_sub(1)?)?;
         let file = self.files.get(origin.file as usize)?.clone();
         Some(Place { file, line: origin.line, column: origin.column })
     }
 
-    /// The same with the files' names as `show` shows them.
+    /// The same table with the files' display names from `show`.
     #[must_use]
     pub fn shown(&self, show: impl Fn(&str) -> String) -> Self {
         Self { files: self.files.iter().map(|name| show(name)).collect(), ..self.clone() }
     }
 
-    /// A mistake that the interpreter found in the line `line` of the chunk, with the line of the page that it comes
-    /// from, which is read again: compiling, [`Code::LuauBad`]; running, [`Code::PageFailed`].
+    /// A diagnostic of the interpreter's error in line `line` of the chunk, with the line of the page, which is read
+    /// again: [`Code::LuauBad`] from compiling, [`Code::PageFailed`] from running.
     pub fn blame(&self, line: u32, code: Code, message: &str, files: &dyn Files) -> Diagnostics {
         let (mut texts, mut report) = (Texts::default(), Report::new());
         let Some(place) = self.place(line) else {
@@ -61,7 +61,7 @@ impl Lines {
         let meant = row[skipped..].split("?>").next().unwrap_or_default().trim_end().len();
         let shown = files.show(&place.file);
         if text.is_empty() {
-            // The file is gone since; its name and the line's number are still what they were.
+            // The file no longer exists; its name and the line's number are still valid.
             return Diagnostics::of(code, Place { file: shown, ..place }, message);
         }
         let file = texts.add(shown, text);
@@ -70,12 +70,12 @@ impl Lines {
         report.finish(&texts)
     }
 
-    /// How many lines the chunk has.
+    /// Number of lines.
     pub fn len(&self) -> usize {
         self.origins.len()
     }
 
-    /// Whether the chunk has none.
+    /// Returns whether the chunk has no lines.
     pub fn is_empty(&self) -> bool {
         self.origins.is_empty()
     }

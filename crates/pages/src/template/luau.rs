@@ -1,26 +1,26 @@
-//! Luau's tokens: where a piece of code ends, and whether it is in one piece.
+//! Luau's tokens: where a piece of code ends, and whether it is self-contained.
 //!
-//! The compiler puts the page's code into a chunk together with its own. For that to be sound, a piece must not reach
-//! beyond itself: its texts and long comments end within it, its brackets match, and it names none of the functions
-//! that the chunk calls. The tokens are those of Luau's own lexer. Whether they make sense is for its parser to say,
-//! which reads the whole chunk; [`super::structure`] draws on that.
+//! The compiler combines the page's code with its own in one chunk. For that to be sound, a piece must be
+//! self-contained: its strings and long comments end within it, its brackets match, and it uses none of the chunk's
+//! reserved functions. The tokens are those of Luau's own lexer. Their grammar is checked by Luau's parser, which
+//! reads the whole chunk; [`super::structure`] relies on that.
 
 use std::ops::Range;
 
-/// A kind of token, as far as anybody here asks.
+/// The kind of a token, as far as it is relevant here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A name, a reserved word too.
+    /// A name or a reserved word.
     Word,
-    /// A number or a text.
+    /// A number or a string.
     Literal,
-    /// A text up to a `{` within it, or from a `}` to the next: what it needs behind it is an expression.
+    /// An interpolated string up to a `{`, or from a `}` to the next: an expression must follow.
     LiteralOpen,
     /// `(`, `[`, `{`.
     Open,
     /// `)`, `]`, `}`.
     Close,
-    /// Any other mark; operators of several characters are one token.
+    /// Any other symbol; multi-character operators are one token.
     Mark,
 }
 
@@ -34,45 +34,45 @@ pub(super) struct Token {
 /// A piece of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Code {
-    /// Where it stands, without `<?lua` and `?>`.
+    /// Its range, without `<?lua` and `?>`.
     pub(super) range: Range<usize>,
     pub(super) tokens: Vec<Token>,
 }
 
-/// Why a piece of code is none.
+/// Why a piece of code is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) range: Range<usize>,
     pub(super) kind: FaultKind,
-    /// Where to go on reading, when that can be told.
+    /// Where to resume reading, if known.
     pub(super) resume: Option<usize>,
-    /// Whether it goes to the end of the file.
+    /// True if it extends to the end of the file.
     is_long: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
-    /// No `?>` until the end of the file.
+    /// No `?>` before the end of the file.
     Unclosed,
-    /// A text that does not end on its line, or a long one that does not end at all.
+    /// A string that does not end on its line, or a long string without end.
     TextOpen,
     CommentOpen,
-    /// A bracket that nothing closes.
+    /// An unclosed bracket.
     BracketOpen,
-    /// A bracket that closes nothing, or another.
+    /// A closing bracket without a matching opening one.
     BracketStray,
-    /// `{{` in a text with values in it.
+    /// `{{` in an interpolated string.
     BraceTwice,
-    /// A character that Luau has no use for.
+    /// A character that is invalid in Luau.
     Character,
-    /// A function of the chunk.
+    /// A reserved function of the chunk.
     NameReserved,
 }
 
-/// Brackets open at a time: beyond, Luau's own parser gives up.
+/// Upper bound of nested brackets; Luau's own parser has the same.
 const BRACKETS_MAX: usize = 200;
 
-/// Reads a piece of code from `start` up to the `?>` that ends it, in neither a text nor a long comment.
+/// Scans a piece of code from `start` up to the `?>` that ends it, outside of strings and long comments.
 pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: start, tokens: Vec::new(), brackets: Vec::new() };
     let mut fault: Option<Fault> = None;
@@ -81,11 +81,11 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
             Ok(true) => {}
             Ok(false) => break,
             Err(found) => {
-                // Where a long text ends nowhere, there is no telling where the code does.
+                // After an unterminated long string, the end of the code is unknown.
                 let stops = matches!(found.kind, FaultKind::Unclosed) || found.is_long;
                 let first = fault.get_or_insert(found);
                 if stops {
-                    // What was found before explains why the end was missed.
+                    // The earlier fault explains why the end was missed.
                     return Err(first.clone());
                 }
                 scanner.recover();
@@ -108,13 +108,13 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     tokens: Vec<Token>,
-    /// What closes each open bracket, and where it was opened; '`' stands for a `{` within a text.
+    /// The closing character and the position of each open bracket; '`' represents a `{` within a string.
     brackets: Vec<(u8, usize)>,
 }
 
 impl Scanner<'_> {
     fn peek(&self, ahead: usize) -> u8 {
-        // NUL is refused wherever it stands, so it can stand for the end.
+        // NUL is rejected everywhere, so it can represent the end.
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
@@ -127,7 +127,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Goes to where code is likely to go on: the next line, or the end of the piece.
+    /// Skips to where code probably continues: the next line, or the end of the piece.
     fn recover(&mut self) {
         while self.at < self.bytes.len() && self.peek(0) != b'\n' && !(self.peek(0) == b'?' && self.peek(1) == b'>') {
             self.at += 1;
@@ -185,7 +185,7 @@ impl Scanner<'_> {
                 }
                 self.push(Kind::Word, start);
             }
-            // An attribute with parameters, which would be read as a long text here and as two brackets there.
+            // An attribute with parameters: its brackets must not be mistaken for a long string.
             b'@' if self.peek(1) == b'[' => {
                 self.at += 2;
                 return Err(self.fault(start, FaultKind::Character));
@@ -231,7 +231,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// `[`, any number of `=`, and a second `[`, or with `]` alike: how many `=`. The second bracket is not used up.
+    /// `[`, any number of `=`, and a second `[` (or likewise with `]`): returns the number of `=`. The second bracket
+    /// is not consumed.
     fn separator(&mut self) -> Option<usize> {
         let bracket = self.peek(0);
         self.at += 1;
@@ -243,7 +244,7 @@ impl Scanner<'_> {
         (self.peek(0) == bracket).then_some(level)
     }
 
-    /// A long text or comment, from its second bracket.
+    /// A long string or comment, from its second bracket.
     fn long(&mut self, level: usize, open: FaultKind, start: usize) -> Result<(), Fault> {
         self.at += 1;
         while self.at < self.bytes.len() {
@@ -278,7 +279,7 @@ impl Scanner<'_> {
             }
             self.at = after;
         }
-        // A short comment ends with its piece too, so that `<?lua -- a note ?>` is one.
+        // A short comment also ends with its piece, so that `<?lua -- a note ?>` works.
         while self.at < self.bytes.len() {
             match self.peek(0) {
                 b'\n' | b'\r' => break,
@@ -290,7 +291,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Behind a backslash in a text.
+    /// Handles the character after a backslash in a string.
     fn backslash(&mut self) {
         self.at += 1;
         match self.peek(0) {
@@ -333,7 +334,7 @@ impl Scanner<'_> {
         self.section(start)
     }
 
-    /// A stretch of a text in backquotes, up to its end or to a value in it.
+    /// A section of an interpolated string, up to its end or a value in it.
     fn section(&mut self, opened: usize) -> Result<(), Fault> {
         let start = self.at - 1;
         loop {
@@ -364,7 +365,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// As Luau's lexer does, which takes all that looks like a number and checks it later.
+    /// As in Luau's lexer, which takes everything that looks like a number and validates it later.
     fn number(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -388,7 +389,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-/// Two underscores and one letter: [`super::Escape`] and the segments have their functions there.
+/// Two underscores and one letter: the pattern of the functions for [`super::Escape`] and segments.
 fn is_reserved(word: &[u8]) -> bool {
     matches!(word, [b'_', b'_', letter] if letter.is_ascii_lowercase())
 }

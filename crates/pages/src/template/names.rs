@@ -1,16 +1,16 @@
-//! What the names of elements and attributes mean to browsers: which attributes are URLs, which are run, and which
-//! elements' content is no markup. Names are compared in lower case.
+//! The meaning of element and attribute names in browsers: which attributes are URLs or code, and which elements
+//! contain no markup. Names are compared in lower case.
 
-/// What an attribute's value is.
+/// The kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// Text.
     Plain,
-    /// A URL that a person may follow, or that loads what is not run.
+    /// A URL that a person may follow, or that loads passive content.
     Url,
-    /// A URL that loads what is run, or that other URLs are relative to.
+    /// A URL that loads code, or that is the base of other URLs.
     Resource,
-    /// URLs with commas between them.
+    /// URLs separated by commas.
     UrlList,
     /// A script.
     Handler,
@@ -18,13 +18,13 @@ pub(super) enum Value {
     Style,
     /// The language of a script element.
     ScriptType,
-    /// `content` of `<meta>`, which means what `http-equiv` says.
+    /// `content` of `<meta>`, whose meaning depends on `http-equiv`.
     MetaContent,
-    /// No insertion; the reason completes "this attribute …".
+    /// Insertions are not allowed; the reason completes "this attribute …".
     Refused(&'static str),
 }
 
-/// How the content of an element is read.
+/// How the content of an element is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// As markup.
@@ -35,13 +35,13 @@ pub(super) enum Content {
     Style,
     /// As text with character references.
     Text,
-    /// As text without; or as markup, by other browsers or in other modes.
+    /// As text without them; or as markup, in other browsers or modes.
     Opaque,
-    /// To the end of the document.
+    /// As text to the end of the document.
     Endless,
 }
 
-/// How the content of an element is read (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
+/// How the content of an element is parsed (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
 pub(super) fn content_of(element: &[u8]) -> Content {
     match element {
         b"script" => Content::Script,
@@ -53,12 +53,13 @@ pub(super) fn content_of(element: &[u8]) -> Content {
     }
 }
 
-/// Elements of SVG and MathML whose content is HTML again, so that a browser may find ends that this compiler does not.
+/// Elements of SVG and MathML whose content is HTML again, so that a browser may find ends that this compiler does
+/// not.
 pub(super) fn is_integration_point(element: &[u8]) -> bool {
     matches!(element, b"foreignobject" | b"desc" | b"annotation-xml" | b"mi" | b"mo" | b"mn" | b"ms" | b"mtext")
 }
 
-/// Attributes that browsers do not run and libraries do: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
+/// Attributes that libraries execute: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
 const LIBRARIES: &[&[u8]] = &[
     b"v-",
     b"x-",
@@ -78,7 +79,7 @@ const LIBRARIES: &[&[u8]] = &[
     b"data-on:",
 ];
 
-/// Attributes that are URLs, in whatever element they stand.
+/// Attributes that are URLs in any element.
 const URLS: &[&[u8]] = &[
     b"action",
     b"background",
@@ -98,7 +99,7 @@ const URLS: &[&[u8]] = &[
     b"usemap",
 ];
 
-/// What the value of this attribute in this element is.
+/// The kind of this attribute's value in this element.
 pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
     const RUN: &str = "is run by libraries";
     let first = attribute.first().copied().unwrap_or(b' ');
@@ -109,7 +110,7 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
     if attribute.starts_with(b"on") {
         return Value::Handler;
     }
-    // With a namespace's prefix: as what stands behind it. `xml:base` and declarations change how others are read.
+    // With a namespace prefix: like the local name. `xml:base` and declarations affect other attributes.
     let name = match attribute.iter().position(|&byte| byte == b':') {
         Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => {
             return Value::Refused("changes how others are read");
@@ -118,7 +119,7 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
         None => attribute,
     };
     if let Some(kept) = name.strip_prefix(b"data-") {
-        // Scripts copy them to where their names say.
+        // Scripts copy them to the attributes that their names indicate.
         let holds = |part: &[u8]| kept.windows(part.len()).any(|window| window == part);
         let is_url = [&b"src"[..], b"href", b"url", b"uri"].iter().any(|part| holds(part));
         return if is_url { Value::Url } else { Value::Plain };

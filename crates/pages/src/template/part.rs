@@ -1,4 +1,4 @@
-//! Reading a page and what it includes, to one row of parts.
+//! Reading of a page and its includes, as a sequence of parts.
 
 use super::emit::emit;
 use super::files::Files;
@@ -16,15 +16,15 @@ use std::ops::Range;
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
-    /// Text as it is written.
+    /// Literal text.
     Text(Span),
-    /// An expression; the number of the insertion.
+    /// An expression, with the number of the insertion.
     Insert { code: Span, number: usize },
     /// Statements.
     Block(Span),
-    /// An included file begins, with variables of its own.
+    /// Start of an included file, with its own variables.
     Enter(Span),
-    /// It ends.
+    /// End of an included file.
     Leave(Span),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
     };
     reader.page(file, name);
     let Reader { texts, read, numbers, parts, steps, insertions, .. } = reader;
-    // What is no code says nothing about the places in it.
+    // Without valid code, its contexts are meaningless.
     let chosen = if report.is_empty() { walk(&steps, insertions, &texts, &mut report) } else { Vec::new() };
     let template = if report.is_empty() {
         let names = numbers.iter().map(|&number| read[number].clone()).collect();
@@ -78,11 +78,11 @@ struct Reader<'a> {
     report: &'a mut Report,
     texts: Texts,
     bytes: usize,
-    /// All names that were read or looked for.
+    /// All names that were read or looked up.
     read: Vec<String>,
-    /// By number of the text: the file's number in `read`.
+    /// The file's number in `read`, by number of the text.
     numbers: Vec<usize>,
-    /// The files that include the present one.
+    /// The files that include the current one.
     chain: Vec<String>,
     includes: usize,
     parts: Vec<Part>,
@@ -92,14 +92,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a file, and returns the number of its text; `asked` is where it is included.
+    /// Reads a file, and returns the number of its text; `asked` is the place of the include.
     fn file(&mut self, name: &str, asked: Option<Span>) -> Option<u32> {
         let number = self.read.iter().position(|known| known == name).unwrap_or_else(|| {
             self.read.push(name.to_owned());
             self.read.len() - 1
         });
         let shown = self.files.show(name);
-        // A file that is included twice is one text.
+        // A file that is included twice has one text.
         if let Some(known) = self.numbers.iter().position(|known| *known == number) {
             self.bytes += self.texts.text(known as u32).len();
             return self.fits(asked).then_some(known as u32);
@@ -138,7 +138,7 @@ impl Reader<'_> {
         None
     }
 
-    /// Whether the page is still small enough.
+    /// Returns whether the page is within its size bound.
     fn fits(&mut self, asked: Option<Span>) -> bool {
         if self.bytes <= PAGE_BYTES_MAX {
             return true;
@@ -148,7 +148,7 @@ impl Reader<'_> {
         false
     }
 
-    /// Takes a page apart.
+    /// Splits a page into parts.
     fn page(&mut self, file: u32, name: &str) {
         self.chain.push(name.to_owned());
         let base = self.structure.depth();
@@ -172,7 +172,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What begins with `<?` at `start`; returns where it ends.
+    /// Reads the construct that begins with `<?` at `start`; returns its end.
     fn insertion(&mut self, file: u32, text: &str, start: usize, base: usize, name: &str) -> usize {
         let word_bytes = text[start + 2..].bytes().take_while(u8::is_ascii_alphabetic).count();
         let word = &text[start + 2..start + 2 + word_bytes];
@@ -204,7 +204,7 @@ impl Reader<'_> {
         match word {
             "lua" => {
                 self.block((file, text), &code, base);
-                // As in other languages of templates: a line with nothing but code leaves none behind.
+                // As in other template languages: a line with only code produces no line.
                 let rest = &text[end..];
                 return end + if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
             }
@@ -325,7 +325,7 @@ impl Reader<'_> {
     }
 }
 
-/// A path in an include, from the folder of the pages.
+/// Resolves a path in an include, relative to the folder of the pages.
 fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("is no path");
@@ -351,7 +351,7 @@ fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Why a file could not be read, in words that do not change with the system.
+/// Why a file could not be read, in system-independent words.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".into(),

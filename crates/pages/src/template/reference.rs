@@ -1,12 +1,12 @@
 //! Character references in the values of attributes.
 
-/// What a character reference stands for.
+/// The meaning of a character reference.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resolved {
     Character(char),
-    /// Itself: it is none.
+    /// Literal text: it is not a reference.
     Literal,
-    /// It has a name that is not known here.
+    /// A reference with an unknown name.
     Unclear,
 }
 
@@ -35,6 +35,6 @@ pub(super) fn resolve(name: &[u8], closed: bool, next: u8) -> Resolved {
         b"" => return Resolved::Literal,
         _ => return Resolved::Unclear,
     };
-    // Without `;`, and with `=` behind it, it is none in an attribute.
+    // Without `;`, and followed by `=`, it is literal in an attribute.
     if closed || next != b'=' { Resolved::Character(character) } else { Resolved::Literal }
 }

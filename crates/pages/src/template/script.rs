@@ -1,17 +1,17 @@
-//! Where in a script an insertion stands: in code, in a text, or where none can be told.
+//! The context of an insertion within a script: code, a string, or unknown.
 //!
-//! JavaScript cannot be followed without parsing it, for `/` divides or begins a regular expression, depending on all
-//! that stands in front. Where the token in front tells, it is followed; behind `)`, what stands in front of its `(`.
-//! Where neither does, behind `}`, both readings go on as long as they agree; from where they do not, and wherever branches differ, the rest of the script
-//! takes no insertion. What this costs is an error message, never a wrong escaper.
+//! JavaScript cannot be tokenized without parsing it, as `/` is a division or begins a regular expression, depending
+//! on everything before it. The preceding token decides if possible; after `)`, the token before its `(`. Where
+//! neither does, after `}`, both alternatives are followed as long as they agree; where they diverge, or branches
+//! differ, the rest of the script accepts no insertions. The cost of this is an error message, never a wrong escaper.
 
 /// The language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
     JavaScript,
-    /// `application/json` and its like.
+    /// `application/json` and similar types.
     Json,
-    /// What browsers do not run, or what they take orders from, as import maps.
+    /// Types that browsers do not run, or interpret in another way, such as import maps.
     Other,
 }
 
@@ -35,24 +35,24 @@ impl Language {
     }
 }
 
-/// How far a script has been read.
+/// The state of a script up to a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     language: Language,
     state: State,
-    /// What the last token in code needs behind it.
+    /// The kind of token expected after the last one in code.
     behind: Behind,
-    /// The word being read in code, its first characters.
+    /// The first characters of the current word in code.
     word: Word,
-    /// Whether a `.` stands in front of the word, so that it is no keyword.
+    /// True if the word follows a `.`, so that it is not a keyword.
     dotted: bool,
-    /// A `/` divided here, or began a regular expression, and the line has not ended.
+    /// A `/` on this line is either a division or a regular expression.
     either: bool,
     /// The last two characters in code, for `++`, `--` and comments.
     last: [char; 2],
-    /// Whether the last word is one whose parentheses are a head: `if (a) /b/` has a regular expression.
+    /// True if the last word takes a head in parentheses: `if (a) /b/` has a regular expression.
     head: bool,
-    /// What is open.
+    /// The open brackets.
     open: Vec<Open>,
 }
 
@@ -61,22 +61,22 @@ enum Open {
     Brace,
     /// `${` of a template literal.
     Template,
-    /// `(`; whether it opens a head.
+    /// `(`; true if it opens a head.
     Parenthesis(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Code,
-    /// Behind a `/` in code.
+    /// After a `/` in code.
     Slash,
-    /// A string, by its quote; whether a backslash stands in front.
+    /// A string with this quote; true after a backslash.
     Text(char, bool),
     Template(Template),
     LineComment,
-    /// Whether a `*` stands in front.
+    /// True after a `*`.
     BlockComment(bool),
-    /// Whether within brackets, and whether a backslash stands in front.
+    /// Whether within brackets, and whether after a backslash.
     Regex(bool, bool),
     Unclear(Unclear),
 }
@@ -88,7 +88,7 @@ enum Template {
     Dollar,
 }
 
-/// Why a script can be followed no further.
+/// Why a script is ambiguous from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unclear {
     Branches,
@@ -98,7 +98,7 @@ enum Unclear {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
-    /// A `/` divides.
+    /// A `/` is a division.
     Operator,
     /// A `/` begins a regular expression.
     Operand,
@@ -120,7 +120,7 @@ impl Word {
             *place = byte;
             self.length += 1;
         } else {
-            // Longer than any keyword; of a number, only that it is one is kept.
+            // Longer than any keyword; of a number, only its kind is stored.
             self.bytes[1] = b'x';
         }
     }
@@ -134,17 +134,17 @@ impl Word {
     }
 }
 
-/// What an insertion is at a place of a script.
+/// The kind of an insertion at a position of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Value,
-    /// Within a string in quotes.
+    /// Within a quoted string.
     Text,
-    /// None; the text completes "the insertion stands …".
+    /// Not allowed; the text completes "the insertion stands …".
     None(&'static str),
 }
 
-/// Braces and parentheses open at a time.
+/// Upper bound of open braces and parentheses.
 const OPEN_MAX: usize = 256;
 
 impl Script {
@@ -166,12 +166,12 @@ impl Script {
         self.language
     }
 
-    /// What was written cannot be told.
+    /// Marks the rest of the script as ambiguous.
     pub(super) fn give_up(&mut self) {
         self.state = State::Unclear(Unclear::Syntax);
     }
 
-    /// Where an insertion would stand.
+    /// The kind of an insertion at this position.
     pub(super) fn place(&self) -> Place {
         if self.language == Language::Other {
             return Place::None("in a script that is not JavaScript or JSON");
@@ -197,7 +197,7 @@ impl Script {
         }
     }
 
-    /// An insertion stands here, which [`Script::place`] has allowed.
+    /// Handles an insertion that [`Script::place`] has allowed.
     pub(super) fn insert(&mut self) {
         if matches!(self.state, State::Code | State::Slash) {
             self.state = State::Code;
@@ -208,7 +208,7 @@ impl Script {
         }
     }
 
-    /// Two branches that come together.
+    /// Joins two branches.
     #[must_use]
     pub(super) fn join(&self, other: &Self) -> Self {
         if self == other {
@@ -223,7 +223,7 @@ impl Script {
         } else {
             joined.behind = Behind::Either;
         }
-        // A word that only one branch begins is still one that an insertion must not stand behind.
+        // A word started by only one branch must still not be followed by an insertion.
         if self.word != other.word {
             joined.word = Word::default();
             joined.word.push('\0');
@@ -232,7 +232,7 @@ impl Script {
         joined.either |= other.either;
         joined.dotted |= other.dotted;
         if self.last != other.last {
-            // Whatever follows is taken for what makes most trouble.
+            // Assume the strictest case for whatever follows.
             joined.last = ['\n'; 2];
             if joined.state == State::Code && (self.last.contains(&'-') || other.last.contains(&'-')) {
                 joined.state = State::Unclear(Unclear::Branches);
@@ -241,7 +241,7 @@ impl Script {
         joined
     }
 
-    /// What the last token needs behind it, words considered.
+    /// The kind of token expected after the last one, considering keywords.
     fn behind(&self) -> Behind {
         if self.word.length == 0 {
             return self.behind;
@@ -257,7 +257,7 @@ impl Script {
         }
     }
 
-    /// Reads a written character.
+    /// Advances by a written character.
     pub(super) fn advance(&mut self, character: char) {
         if self.language == Language::Other {
             return;
@@ -293,7 +293,7 @@ impl Script {
         }
     }
 
-    /// A string, a template or a regular expression has ended.
+    /// Handles the end of a string, a template or a regular expression.
     fn operand(&mut self) {
         self.state = State::Code;
         self.behind = Behind::Operator;
@@ -302,7 +302,7 @@ impl Script {
         self.last = ['0'; 2];
     }
 
-    /// A comment has ended; what stood in front of it still does.
+    /// Handles the end of a comment; the token before it is still the last one.
     fn back_to_code(&mut self, character: char) {
         self.state = State::Code;
         self.code(character);
@@ -366,7 +366,7 @@ impl Script {
             match character {
                 '"' => self.state = State::Text('"', false),
                 '\'' | '`' | '/' => self.give_up(),
-                // Only whether a value can stand here is asked, and JSON's readers ask it again.
+                // Only checks whether a value is possible here; JSON parsers check the rest.
                 _ => {}
             }
             return;
@@ -379,7 +379,7 @@ impl Script {
             }
             _ if character.is_whitespace() || character == '\u{feff}' => self.end_word(),
             '"' | '\'' | '`' | '/' | '{' | '}' | '[' | ']' if self.either => {
-                // Here the two readings part.
+                // Here the two alternatives diverge.
                 self.state = State::Unclear(Unclear::Slash);
             }
             '"' | '\'' => {
@@ -433,7 +433,7 @@ impl Script {
                 }
             }
             '.' if self.word.begins_number() => self.word.push('.'),
-            // An escape in a name could make a keyword of it.
+            // An escape in a name could produce a keyword.
             '\\' => self.give_up(),
             _ if character.is_alphanumeric() || matches!(character, '_' | '$') || !character.is_ascii() => {
                 if self.word.length == 0 {
@@ -447,11 +447,11 @@ impl Script {
         }
     }
 
-    /// The word has ended; what it needs behind it is kept.
+    /// Handles the end of the word, and stores the kind of token expected after it.
     fn end_word(&mut self) {
         if self.word.length > 0 {
             self.behind = self.behind();
-            // `for await (` as well.
+            // Includes `for await (`.
             self.head = !self.dotted && matches!(self.word.text(), b"if" | b"while" | b"for" | b"with" | b"await");
             self.word = Word::default();
             self.dotted = false;

@@ -1,30 +1,30 @@
-//! What of a page never changes.
+//! The static text of a page.
 
 /// Static segments: slices of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     bytes: Vec<u8>,
-    /// Where each segment ends.
+    /// End of each segment.
     ends: Vec<u32>,
 }
 
 impl Segments {
-    /// How many there are.
+    /// Number of segments.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no segments.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All of them, one behind the other.
+    /// All segments, concatenated.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where in [`Segments::bytes`] the segment of this number lies.
+    /// The range of the segment of this number in [`Segments::bytes`].
     pub fn range(&self, number: usize) -> Option<std::ops::Range<usize>> {
         let end = *self.ends.get(number)? as usize;
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
@@ -36,7 +36,7 @@ impl Segments {
         self.range(number).map(|range| &self.bytes[range])
     }
 
-    /// Takes the bytes out, for a shared allocation; the ranges stay right for them.
+    /// Takes the bytes, for a shared allocation; the ranges remain valid for them.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }

@@ -1,30 +1,30 @@
-//! The block structure of a page's code: which `if` a text stands in, and which `end` closes it.
+//! The block structure of a page's code: which `if` contains a text, and which `end` closes it.
 //!
-//! The whole chunk is read by Luau's parser, so nothing has to be parsed here again: *given that the chunk is Luau*, its
-//! reserved words alone tell its blocks. They are not names anywhere, and each opens or closes what it says. One of
-//! them needs a look around: `if` begins a statement, which has an `end`, or an expression, which has none. Which one
-//! is told by the token in front: behind what needs an operand stands an expression, behind what can end a statement a
-//! statement. One token is either, `>`, which compares and closes a type's parameters; there an `if` is refused.
+//! Luau's parser reads the whole chunk, so nothing is parsed here: *given that the chunk is valid Luau*, its reserved
+//! words alone determine its blocks. They are never names, and each opens or closes a block. Only `if` needs context:
+//! it begins a statement, which has an `end`, or an expression, which has none. The preceding token decides: after
+//! one that needs an operand it is an expression, after one that can end a statement it is a statement. One token is
+//! ambiguous, `>`, which compares and also closes type parameters; an `if` after it is rejected.
 //!
-//! Two things make the page's own text a statement of its own wherever it stands. A block of code that ends where an
-//! operand is needed, or within a head, a function or an expression, is refused. And what is emitted for text begins
-//! with `if true then` and ends with `end`: as an expression it would need an `else`, so where it could be taken for one
-//! the chunk does not compile.
+//! Two properties ensure that the page's text is always a separate statement. A block of code that ends where an
+//! operand is needed, or within a head, a function or an expression, is rejected. And the code emitted for text
+//! begins with `if true then` and ends with `end`: as an expression it would need an `else`, so the chunk would not
+//! compile.
 
 use super::luau::{Code as LuauCode, Kind, Token};
 use flatout_config::diagnostic::Span;
 use flatout_config::{Code, diagnostic::Report};
 
-/// What code does to the order in which the page's parts are written.
+/// The effect of code on the order of the page's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// `if`.
     If,
-    /// `elseif`, and `else`, which is the last.
+    /// `elseif`, or `else`, which is the last.
     Else { last: bool },
     /// The `end` of an `if`.
     EndIf,
-    /// The body of a loop begins.
+    /// Start of a loop's body.
     Loop,
     /// `break` or `continue`.
     Jump,
@@ -32,18 +32,18 @@ pub(super) enum Event {
     EndLoop,
 }
 
-/// Blocks within blocks: as deep as Luau's parser goes by far.
+/// Upper bound of nested blocks, as in Luau's parser.
 const DEPTH_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
-    /// A statement; `then` is still to come.
+    /// A statement; its `then` is still to come.
     If {
         pending: bool,
     },
-    /// An expression, up to its `else`, which is the last that has an end.
+    /// An expression, up to its `else`, after which its end is unmarked.
     Choice,
-    /// `for` and `while`; `do` is still to come.
+    /// `for` or `while`; its `do` is still to come.
     Loop {
         pending: bool,
     },
@@ -52,20 +52,20 @@ enum Block {
     Function,
 }
 
-/// What may stand behind a token.
+/// The kind of token that may follow a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
     Statement,
     Operand,
-    /// Neither can be told: `>`.
+    /// Ambiguous: `>`.
     Unclear,
 }
 
-/// The blocks that are open, through all pieces of code of a page.
+/// The open blocks, across all pieces of code of a page.
 #[derive(Debug, Default)]
 pub(super) struct Structure {
     open: Vec<(Block, Span)>,
-    /// Functions open: what happens in them is no concern of the page's text.
+    /// Number of open functions, whose content does not affect the page's text.
     functions: usize,
 }
 
@@ -74,12 +74,12 @@ impl Structure {
         Self::default()
     }
 
-    /// How many blocks are open.
+    /// Number of open blocks.
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Reads a block of code. `base` blocks belong to the files that include this one.
+    /// Reads a block of code. `base` blocks belong to the including files.
     pub(super) fn read(
         &mut self,
         (file, text): (u32, &str),
@@ -104,7 +104,7 @@ impl Structure {
         events
     }
 
-    /// Checks that a block of code ends where a statement of the page's own can stand.
+    /// Checks that a block of code ends where a separate statement can follow.
     fn finish(&mut self, tokens: &[Token], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
         let Some(last) = tokens.last() else { return };
         if behind != Behind::Statement {
@@ -119,7 +119,7 @@ impl Structure {
             }
             return;
         }
-        // Whatever is open and cannot hold text is taken off, so that it is told once.
+        // Removes open blocks that cannot contain text, so that each is reported once.
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
                 Block::Function => (Code::FunctionAround, "this function holds text of the page, or is not closed"),
@@ -135,7 +135,7 @@ impl Structure {
         }
     }
 
-    /// Checks that everything is closed which was opened since `base` blocks were open.
+    /// Checks that everything opened above `base` blocks is closed.
     pub(super) fn close(&mut self, base: usize, report: &mut Report) {
         while self.open.len() > base {
             if let Some((block, span)) = self.open.last().copied() {
@@ -232,7 +232,7 @@ impl Structure {
                 _ => return Err(Fault::Stray),
             },
             "else" => match top {
-                // Its last branch ends where the expression does, and nothing marks that.
+                // Its last branch ends with the expression, without a mark.
                 Some(Block::Choice) => {
                     self.pop();
                     Behind::Operand
@@ -292,7 +292,7 @@ impl Structure {
                 self.pop();
                 Behind::Operand
             }
-            // `continue` can be a name as well; taking it for a jump only makes the rule stricter.
+            // `continue` can also be a name; treating it as a jump is only stricter.
             "break" | "continue" => {
                 tell(Event::Jump);
                 Behind::Statement
@@ -309,8 +309,8 @@ impl Structure {
     }
 }
 
-/// Checks that a piece of code is one expression: it is put between parentheses, and given that the chunk is Luau, what
-/// stands between matching parentheses there is one, if there is something at all.
+/// Checks that a piece of code is one expression: it is emitted in parentheses, and given that the chunk is valid
+/// Luau, the content of matching parentheses there is one, unless empty.
 pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, report: &mut Report) {
     let mut structure = Structure::new();
     let (mut brackets, mut behind) = (0_usize, Behind::Operand);

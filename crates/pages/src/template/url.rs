@@ -1,35 +1,35 @@
-//! Where in a URL an insertion stands, told by what is written in front of it.
+//! The position of an insertion within a URL, determined by the text before it.
 
 use super::escape::SCHEMES;
 
-/// How far a URL has been read.
+/// The state of a URL up to a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Url {
-    /// Nothing but white space.
+    /// Only white space so far.
     Start,
-    /// What may become a scheme, in lower case; its first characters only.
+    /// A possible scheme, in lower case; its first characters and its length.
     Name([u8; 8], u8),
-    /// A scheme that is allowed, and its colon.
+    /// After an allowed scheme and its colon.
     Scheme,
-    /// One slash from the beginning; whether an insertion stands behind it, which may be empty.
+    /// After one leading slash; true if an insertion, which may be empty, follows it.
     Slash(bool),
-    /// Behind two slashes, or a scheme; whether a host has begun, for browsers take any number of slashes.
+    /// After two slashes or a scheme; true if a host has begun, as browsers skip any number of slashes.
     Host(bool),
-    /// Behind the host, or in a relative URL: scheme and host are settled.
+    /// After the host, or in a relative URL: scheme and host are determined.
     Settled,
-    /// It began with an insertion, and nothing since settled where it leads.
+    /// It began with an insertion, and its target is still undetermined.
     Inserted,
-    /// A scheme that is run, or is unknown.
+    /// A scheme that is executable or unknown.
     Foreign,
-    /// Branches differ, or what was written cannot be told.
+    /// Branches differ, or the written text is ambiguous.
     Unclear,
 }
 
 impl Url {
-    /// Reads a written character.
+    /// Advances by a written character.
     #[must_use]
     pub(super) fn advance(self, character: char) -> Self {
-        // Browsers drop these everywhere (URL Standard, section 4.4).
+        // Browsers remove these everywhere (URL Standard, section 4.4).
         if matches!(character, '\t' | '\n' | '\r') {
             return self;
         }
@@ -52,7 +52,7 @@ impl Url {
             Self::Host(_) if is_slash || matches!(character, '?' | '#') => Self::Settled,
             Self::Host(_) => Self::Host(true),
             Self::Inserted if is_slash || matches!(character, '?' | '#') => Self::Settled,
-            // What was inserted may be `javascript`; a colon would make a scheme of it.
+            // The inserted value may be `javascript`; a colon would make it a scheme.
             Self::Inserted if character == ':' => Self::Foreign,
             other => other,
         }
@@ -65,26 +65,26 @@ impl Url {
             *place = first;
             Self::Name(name, length + 1)
         } else {
-            // No scheme that is allowed is as long.
+            // No allowed scheme is that long.
             name[0] = 0;
             Self::Name(name, length)
         }
     }
 
-    /// Where it is behind an insertion.
+    /// The state after an insertion.
     #[must_use]
     pub(super) fn insert(self) -> Self {
         match self {
             Self::Start => Self::Inserted,
-            // Whatever it says, it is no scheme that is allowed by what is written.
+            // Whatever its value, the written text is not an allowed scheme.
             Self::Name(_, length) => Self::Name([0; 8], length),
-            // A part is encoded, so it brings no slash; but it may be empty.
+            // A part is encoded, so it contains no slash; but it may be empty.
             Self::Slash(_) => Self::Slash(true),
             other => other,
         }
     }
 
-    /// Two branches that come together.
+    /// Joins two branches.
     #[must_use]
     pub(super) fn join(self, other: Self) -> Self {
         if self == other { self } else { Self::Unclear }

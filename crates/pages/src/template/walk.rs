@@ -9,30 +9,30 @@ use super::url::Url;
 use flatout_config::Code;
 use flatout_config::diagnostic::{Report, Span, Texts};
 
-/// What a page is, in the order in which it is written.
+/// An element of a page, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Text as it is written.
+    /// Literal text.
     Text(Span),
-    /// An insertion; the number of its escaper.
+    /// An insertion, with the number of its escaper.
     Insert { span: Span, number: usize, raw: bool },
-    /// What code does to the order.
+    /// An effect of code on the order.
     Event(Event, Span),
 }
 
-/// What the walk has found out of an insertion.
+/// The result for an insertion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) escape: Option<Escape>,
-    /// A line break goes in front, which browsers drop.
+    /// True if a line break, which browsers drop, must precede it.
     pub(super) line_break: bool,
 }
 
-/// Bytes and insertions that are followed, rounds of loops counted as often as they are walked, for each byte of the
-/// page: two rounds suffice but for what a loop leaves open, and loops within loops multiply them.
+/// Upper bound of bytes and insertions followed, with all iterations of loops, per byte of the page: two iterations
+/// suffice except for unknowns of a loop, and nested loops multiply them.
 const ROUNDS_MAX: usize = 64;
 
-/// Rounds of one loop until nothing changes: every round gives up something, and there is little.
+/// Upper bound of iterations of one loop until nothing changes: each gives up some knowledge, and there is little.
 const LOOP_ROUNDS_MAX: usize = 8;
 
 enum Frame {
@@ -40,7 +40,7 @@ enum Frame {
     Loop { entry: Context, back: Option<Context>, start: usize, rounds: usize },
 }
 
-/// Walks through a page's steps; `insertions` says how many numbers there are.
+/// Walks through a page's steps; `insertions` is the number of insertions.
 pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
     let mut walker =
         Walker { context: Context::new(), frames: Vec::new(), chosen: vec![Chosen::default(); insertions], report };
@@ -161,7 +161,8 @@ impl Walker<'_> {
         None
     }
 
-    /// The present place and the end of another way, joined; the other one when they differ, which is told.
+    /// Joins the current context and the end of another path; if they are incompatible, reports that and returns the
+    /// other one.
     fn join(&mut self, other: Option<Context>, span: Span) -> Context {
         let Some(other) = other else { return self.context.clone() };
         if let Some(joined) = other.join(&self.context) {
@@ -201,7 +202,7 @@ impl Walker<'_> {
                 }
                 None
             }
-            // What the author vouches for needs no escaper; it needs a place.
+            // A raw insertion needs no escaper, only a known context.
             Err(refusal) if raw && refusal.is_place => {
                 if let Some(chosen) = self.chosen.get_mut(number) {
                     *chosen = Chosen { escape: Some(Escape::Raw), line_break: false };
@@ -222,7 +223,7 @@ impl Walker<'_> {
         }
     }
 
-    /// What an insertion leaves behind: the place is the same, and something stands in it.
+    /// The effect of an insertion: the context is the same, with content in it.
     fn insert_into(&mut self) {
         let context = &mut self.context;
         context.first = false;
@@ -256,7 +257,7 @@ struct Refusal {
     message: String,
     label: &'static str,
     notes: Vec<String>,
-    /// Whether the place itself can be told, so that `<?raw ?>` may stand there.
+    /// True if the context itself is known, so that `<?raw ?>` is allowed.
     is_place: bool,
 }
 
@@ -270,7 +271,7 @@ impl Refusal {
     }
 }
 
-/// The escaper of a place.
+/// The escaper for a context.
 fn choose(context: &Context) -> Result<Escape, Refusal> {
     if context.is_within_reference() {
         let note = "as itself, `&` is written `&amp;`";
@@ -415,12 +416,12 @@ fn choose_handler(context: &Context) -> Result<Escape, Refusal> {
     })
 }
 
-/// A name as it can be shown.
+/// A name for display.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Where a place stands, as a person would say it.
+/// A description of a context.
 fn describe(context: &Context) -> String {
     let name = shown(context.tag.name.bytes());
     match context.state {
@@ -438,7 +439,7 @@ fn describe(context: &Context) -> String {
     }
 }
 
-/// What is unclear, and what to write.
+/// The problem of ambiguous text, and the suggested remedy.
 fn explain(unclear: Unclear) -> (&'static str, &'static str) {
     match unclear {
         Unclear::Text => (

@@ -1,8 +1,8 @@
-//! Reading a pattern.
+//! Parsing of patterns.
 
 use super::{CAPTURES_MAX, Item, PATTERN_BYTES_MAX, Pattern, Repeat, Set};
 
-/// The captures so far: how many there are, and which of them are open.
+/// The captures so far: their number, and the open ones.
 #[derive(Default)]
 struct Captures {
     count: usize,
@@ -85,7 +85,7 @@ enum Escaped {
     Item(Item),
 }
 
-/// What follows a percent sign.
+/// Parses the part after a percent sign.
 fn escaped(rest: &mut &[u8], captures: &Captures) -> Result<Escaped, String> {
     let (&letter, after) = rest.split_first().ok_or("malformed pattern (ends with '%')")?;
     *rest = after;
@@ -116,7 +116,8 @@ fn escaped(rest: &mut &[u8], captures: &Captures) -> Result<Escaped, String> {
     })
 }
 
-/// What follows an opening bracket, with the closing one. The first member may be a closing bracket itself.
+/// Parses the part after an opening bracket, including the closing one. The first member may be a closing bracket
+/// itself.
 fn bracket(rest: &mut &[u8]) -> Result<Set, String> {
     const UNENDED: &str = "malformed pattern (missing ']')";
     let negated = rest.first() == Some(&b'^');

@@ -1,78 +1,78 @@
-//! Searching a subject for a pattern, a budget of steps at a time.
+//! Searching a subject for a pattern, in budgets of steps.
 
 use super::{Item, Pattern, Repeat};
 use std::rc::Rc;
 
-/// What a capture caught.
+/// A capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
-    /// Not closed.
+    /// Not closed yet.
     Open {
-        /// Where it began.
+        /// Its start.
         start: usize,
     },
-    /// These bytes of the subject.
+    /// A range of the subject.
     Text {
         /// First byte.
         start: usize,
-        /// Behind the last byte.
+        /// End, exclusive.
         end: usize,
     },
-    /// `()`: this place, from 0.
+    /// `()`: this position, from 0.
     Position(usize),
 }
 
-/// What to come back to when what follows does not match.
+/// A backtracking point.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
-    /// `*` and `+`: one repetition fewer, down to `least`. What follows is item `next`.
+    /// `*` and `+`: one repetition fewer, down to `least`, followed by item `next`.
     Fewer { next: usize, least: usize, at: usize },
-    /// `-`: one repetition more of item `next - 1`.
+    /// `-`: one more repetition of item `next - 1`.
     More { next: usize, at: usize },
     /// `?`: without it.
     Without { next: usize, at: usize },
-    /// Forget the last capture.
+    /// Remove the last capture.
     Drop,
-    /// Open this capture again, which began at `start`.
+    /// Reopen this capture, which began at `start`.
     Reopen { number: u8, start: usize },
 }
 
-/// What the search does next.
+/// The next action of the search.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Try from this place of the subject.
+    /// Try from this position of the subject.
     Start(usize),
     /// Match item `item` at `at`.
     Match { item: usize, at: usize },
-    /// Count repetitions of `item` from `from`; as far as `at` they match.
+    /// Count repetitions of `item` from `from`; those up to `at` match.
     Count { item: usize, from: usize, at: usize },
-    /// Look for the end of what `item` balances, behind `at`, `depth` levels deep.
+    /// Find the end of the balance `item` after `at`, at nesting `depth`.
     Balance { item: usize, at: usize, depth: usize },
-    /// Go back to the last choice.
+    /// Return to the last backtracking point.
     Back,
 }
 
-/// How far a search has come.
+/// The result of searching for one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// From here to there.
+    /// A match, from start to end.
     Found(usize, usize),
-    /// Nowhere.
+    /// No match.
     Absent,
     /// The budget is used up.
     Unfinished,
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug)]
 pub(crate) struct Search {
     pattern: Rc<Pattern>,
     next: Next,
-    /// Where the attempt under way began.
+    /// Start of the current attempt.
     began: usize,
     choices: Vec<Choice>,
     captures: Vec<Capture>,
-    /// Whether only the first place is tried.
+    /// True if only the first position is tried.
     once: bool,
 }
 
@@ -83,7 +83,7 @@ impl Search {
         Self { pattern, next: Next::Start(from), began: from, choices: Vec::new(), captures: Vec::new(), once }
     }
 
-    /// The same room for another search.
+    /// Reuses the buffers for another search.
     pub(crate) fn with(mut self, pattern: Rc<Pattern>, from: usize) -> Self {
         self.once = pattern.anchored;
         self.pattern = pattern;
@@ -91,7 +91,7 @@ impl Search {
         self
     }
 
-    /// What was caught, once something is found.
+    /// The captures of a match.
     pub(crate) fn captures(&self) -> &[Capture] {
         &self.captures
     }
@@ -101,13 +101,12 @@ impl Search {
         &self.pattern
     }
 
-    /// Begins anew at `from`.
+    /// Restarts at `from`.
     pub(crate) fn restart(&mut self, from: usize) {
         self.next = Next::Start(from);
     }
 
-    /// Searches on, for at most `budget` steps; what is left of it is left in there. A step is one item tried, or one
-    /// byte counted.
+    /// Continues for at most `budget` steps, and subtracts them. A step is one item tried, or one byte counted.
     pub(crate) fn run(&mut self, subject: &[u8], budget: &mut usize) -> Progress {
         let pattern = Rc::clone(&self.pattern);
         while *budget > 0 {
@@ -142,7 +141,7 @@ impl Search {
         Progress::Unfinished
     }
 
-    /// The first place from `from` on where a match can begin.
+    /// The first position from `from` on where a match can begin.
     fn place(&self, pattern: &Pattern, subject: &[u8], from: usize, budget: &mut usize) -> Option<usize> {
         let rest = subject.get(from..)?;
         match pattern.first_byte() {
@@ -155,7 +154,7 @@ impl Search {
         }
     }
 
-    /// One item.
+    /// Matches one item.
     fn step(&mut self, found: &Item, item: usize, subject: &[u8], at: usize, budget: &mut usize) -> Next {
         let next = item + 1;
         match found {
@@ -207,7 +206,7 @@ impl Search {
                         Next::Back
                     }
                 }
-                // The length of a position is no length: nothing is as long.
+                // A position capture has no text to refer to.
                 _ => Next::Back,
             },
             Item::Balance(first, _) if subject.get(at) == Some(first) => Next::Balance { item, at: at + 1, depth: 1 },
@@ -221,7 +220,7 @@ impl Search {
         }
     }
 
-    /// How many repetitions there are, as far as the budget goes.
+    /// Counts repetitions, as far as the budget permits.
     fn count(&mut self, found: &Item, item: usize, subject: &[u8], from: usize, at: usize, budget: &mut usize) -> Next {
         let rest = &subject[at.min(subject.len())..];
         let within = &rest[..rest.len().min((*budget + 1).saturating_mul(4))];
@@ -243,7 +242,7 @@ impl Search {
         Next::Match { item: next, at }
     }
 
-    /// Goes back to a choice.
+    /// Returns to a backtracking point.
     fn turn(&mut self, pattern: &Pattern, choice: Choice, subject: &[u8]) -> Next {
         match choice {
             Choice::Fewer { next, least, at } => {
@@ -276,7 +275,7 @@ impl Search {
     }
 }
 
-/// Takes the cost of a longer step out of the budget.
+/// Subtracts the cost of a longer step from the budget.
 fn spend(budget: &mut usize, steps: usize) {
     *budget = budget.saturating_sub(steps);
 }
@@ -291,7 +290,7 @@ fn accepts(item: &Item, subject: &[u8], at: usize) -> bool {
     })
 }
 
-/// Goes on from `at`, as far as the budget reaches.
+/// Continues from `at`, as far as the budget permits.
 fn balance(pattern: &Pattern, subject: &[u8], item: usize, at: usize, depth: usize, budget: &mut usize) -> Next {
     let &Item::Balance(first, last) = &pattern.items[item] else { return Next::Back };
     let rest = &subject[at.min(subject.len())..];

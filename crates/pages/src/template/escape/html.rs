@@ -1,16 +1,16 @@
-//! Text and attributes of HTML.
+//! Escapers for text and attributes of HTML.
 
 use super::{push, write};
 
-/// Text: between tags, in `<title>` and in `<textarea>`. A browser shows it as it is, but for U+0000, which HTML cannot
-/// hold and which becomes U+FFFD.
+/// Text: between tags, in `<title>` and in `<textarea>`. A browser displays it unchanged, except for U+0000, which
+/// HTML cannot represent and which becomes U+FFFD.
 pub fn text(input: &[u8], out: &mut Vec<u8>) {
     write(input, out, is_plain, reference);
 }
 
 /// An attribute's value between double or single quotes.
 pub fn attribute(input: &[u8], out: &mut Vec<u8>) {
-    // Quotes are escaped in text as well: it costs little, and text is moved into attributes by scripts.
+    // Quotes are escaped in text as well: it costs little, and scripts move text into attributes.
     text(input, out);
 }
 
@@ -25,7 +25,7 @@ fn reference(character: char, out: &mut Vec<u8>) {
         '>' => b"&gt;",
         '"' => b"&#34;",
         '\'' => b"&#39;",
-        // A bare one would be read as LF (HTML, section 13.2.3.5).
+        // A bare CR would be read as LF (HTML, section 13.2.3.5).
         '\r' => b"&#13;",
         '\0' => "\u{fffd}".as_bytes(),
         other => return push(other, out),

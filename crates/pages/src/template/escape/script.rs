@@ -1,36 +1,36 @@
-//! Values in scripts: JSON that no HTML parser can end, and text within strings.
+//! Escapers for values in scripts: JSON that cannot end an HTML element, and text within strings.
 
 use super::{push, write};
 
-/// A text as a value of a script, in its quotes: for script elements, of JavaScript and of JSON.
+/// A text as a quoted value, for script elements of JavaScript and JSON.
 pub fn script_string(input: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     script_text(input, out);
     out.push(b'"');
 }
 
-/// The JSON of a value, for script elements of JavaScript: nothing in it can end the element or begin a comment.
+/// The JSON of a value, for script elements of JavaScript: it cannot end the element or begin a comment.
 pub fn script_json(json: &[u8], out: &mut Vec<u8>) {
-    // A number's sign must not join one in front: `1-` and `-1` would be a decrement.
+    // A number's sign must not combine with a preceding one: `1-` and `-1` would be a decrement.
     if json.first() == Some(&b'-') {
         out.push(b' ');
     }
     harden(json, b"\"", true, out);
 }
 
-/// The JSON of a value, for script elements that hold JSON. It stays JSON.
+/// The JSON of a value, for script elements with JSON. The result is valid JSON.
 pub fn script_data(json: &[u8], out: &mut Vec<u8>) {
     harden(json, b"\"", false, out);
 }
 
-/// A text as a value of a script, in its quotes: for event attributes, as `onclick`.
+/// A text as a quoted value, for event attributes such as `onclick`.
 pub fn handler_string(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"&#34;");
     script_text(input, out);
     out.extend_from_slice(b"&#34;");
 }
 
-/// The JSON of a value, for event attributes, as `onclick`.
+/// The JSON of a value, for event attributes such as `onclick`.
 pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
     if json.first() == Some(&b'-') {
         out.push(b' ');
@@ -38,8 +38,9 @@ pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
     harden(json, b"&#34;", true, out);
 }
 
-/// Text within a string of a script, in double or single quotes; in elements, in event attributes, and in JSON. All but
-/// letters, digits and a few marks is written as `\uXXXX`, so it means the same to JavaScript, to JSON and to HTML.
+/// Text within a string of a script, in double or single quotes; in elements, event attributes and JSON. Everything
+/// except letters, digits and a few symbols is written as `\uXXXX`, so it means the same in JavaScript, JSON and
+/// HTML.
 pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     write(
         input,
@@ -55,7 +56,8 @@ pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     );
 }
 
-/// In JSON, everything but quotes that HTML looks at stands within strings, and there `\\uXXXX` means the same.
+/// In JSON, all characters that are special in HTML, except quotes, are within strings, where `\\uXXXX` means the
+/// same.
 fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     const PROTOTYPE: &[u8] = b"\"__proto__\"";
     let mut at = 0;
@@ -63,8 +65,8 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
         let rest = &json[at..];
         let is_key = || rest.strip_prefix(PROTOTYPE).is_some_and(|after| after.trim_ascii_start().starts_with(b":"));
         match byte {
-            // In an object literal of JavaScript, this key would set the prototype; a computed one is a plain key. A
-            // backslash in front says that this is the end of another string.
+            // In an object literal of JavaScript, this key would set the prototype; a computed key is an ordinary
+            // one. After a backslash, this is the end of another string.
             b'"' if is_literal && at.checked_sub(1).is_none_or(|before| json[before] != b'\\') && is_key() => {
                 for part in [&b"["[..], quote, b"__proto__", quote, b"]"] {
                     out.extend_from_slice(part);
@@ -98,15 +100,15 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// A text as a string of JSON (RFC 8259 §7), in its quotes. Nothing else is escaped than must be; what is not UTF-8
-/// becomes U+FFFD.
+/// A text as a quoted JSON string (RFC 8259 §7) with minimal escapes; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn json_string(input: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     write(input, out, |byte| !matches!(byte, b'"' | b'\\' | 0..0x20), json_escape);
     out.push(b'"');
 }
 
-/// The same, for JSON that may come to stand anywhere in HTML: what HTML and scripts trip over is escaped as well.
+/// As [`json_string`], for JSON that may be placed anywhere in HTML: characters special in HTML and scripts are
+/// escaped as well.
 pub(crate) fn hardened_json_string(input: &[u8], out: &mut Vec<u8>) {
     let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0..0x20 | 0x7f);
     out.push(b'"');

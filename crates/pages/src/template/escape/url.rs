@@ -1,22 +1,23 @@
-//! URLs in attributes.
+//! Escapers for URLs in attributes.
 
 use super::{html, write};
 
-/// Schemes that a page may lead to. None of them runs what it is given.
+/// Allowed schemes. None of them executes its content.
 pub const SCHEMES: &[&str] = &["http", "https", "mailto", "tel", "sms", "geo", "ftp"];
 
-/// What is written in the place of a URL whose scheme is not one of [`SCHEMES`]. It leads nowhere.
+/// Replaces a URL whose scheme is not one of [`SCHEMES`]. It leads nowhere.
 pub const REFUSED_URL: &str = "about:invalid#refused";
 
-/// A part of a URL behind its beginning: everything but letters, digits and `-._~` is percent-encoded (RFC 3986,
-/// section 2.3), so that it ends neither a segment, nor a parameter, nor the attribute.
+/// A part of a URL after its beginning: everything except letters, digits and `-._~` is percent-encoded (RFC 3986,
+/// section 2.3), so that it cannot end a segment, a parameter or the attribute.
 pub fn url_part(input: &[u8], out: &mut Vec<u8>) {
     write(input, out, is_unreserved, encode);
 }
 
-/// A URL from its beginning, absolute or relative, in an attribute's value in quotes. What cannot stand in a URL is
-/// percent-encoded; what is encoded stays so. A scheme that is none of [`SCHEMES`] makes it [`REFUSED_URL`]. As browsers
-/// do (URL Standard, section 4.4), controls and spaces in front are dropped, and tabs and line breaks everywhere.
+/// A whole URL, absolute or relative, in a quoted attribute value. Characters that are invalid in a URL are
+/// percent-encoded; existing encodings are unchanged. A scheme not in [`SCHEMES`] turns it into [`REFUSED_URL`]. As
+/// in browsers (URL Standard, section 4.4), leading controls and spaces are dropped, and tabs and line breaks
+/// everywhere.
 pub fn url(input: &[u8], out: &mut Vec<u8>) {
     let start = input.iter().position(|&byte| byte > b' ').unwrap_or(input.len());
     let input = &input[start..];
@@ -32,7 +33,7 @@ pub fn url(input: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Whether a URL has no scheme or an allowed one.
+/// Returns whether a URL has no scheme or an allowed one.
 fn is_allowed(input: &[u8]) -> bool {
     let mut scheme = [0; 8];
     let mut length = 0;
@@ -40,7 +41,7 @@ fn is_allowed(input: &[u8]) -> bool {
         match byte {
             b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
             b'/' | b'?' | b'#' => return true,
-            // Longer than any that is allowed; whether it is one at all is for what follows to say.
+            // Longer than any allowed scheme; the following characters decide whether it is one.
             _ if length == scheme.len() => scheme[0] = 0,
             _ => {
                 scheme[length] = byte.to_ascii_lowercase();
