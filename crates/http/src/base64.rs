@@ -1,11 +1,12 @@
-//! Base64 (RFC 4648) by the `data-encoding` crate, decoded with or without its padding.
+//! Base64 (RFC 4648) with or without padding, by the `data-encoding` crate.
 
 use data_encoding::Encoding;
 pub use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 
-/// Decodes `text`, whose padding may be missing. `encoding` is one of those without padding.
+/// Decodes `text`, with or without padding. `encoding` must be one without padding.
 ///
-/// `None`: a character of another alphabet, white space, wrong padding, or bits that no encoder leaves behind. So no two
+/// `None`: a character outside the alphabet, white space, wrong padding, or nonzero trailing bits. Hence no two texts
+/// decode to the same bytes, apart from padding.
 /// texts stand for the same bytes, apart from padding.
 pub fn decode(text: &[u8], encoding: &Encoding) -> Option<Vec<u8>> {
     let bare = match text.len() % 4 {

@@ -1,23 +1,23 @@
-//! A body of any framing, decoded as it comes.
+//! Incremental decoding of a body with any framing.
 
 use crate::chunked::{ChunkedDecoder, Step};
 use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// What is left of a body.
+/// State of a body decoder.
 #[derive(Clone, Debug)]
 pub enum BodyDecoder {
-    /// So many bytes.
+    /// Remaining bytes.
     Length(u64),
-    /// Chunks; boxed, for a connection waits with one only while a body is under way.
+    /// Chunks; boxed, since a connection needs it only during a chunked body.
     Chunked(Box<ChunkedDecoder>),
-    /// All until the peer closes.
+    /// All bytes until the peer closes.
     UntilClose,
 }
 
 impl BodyDecoder {
-    /// The same for a response; see [`ChunkedDecoder::of_response`].
+    /// Decoder for a response; see [`ChunkedDecoder::of_response`].
     pub fn of_response(framing: Framing, limits: &Limits) -> Option<Self> {
         match framing {
             Framing::Chunked => Some(Self::Chunked(Box::new(ChunkedDecoder::of_response(limits)))),
@@ -25,7 +25,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The decoder for `framing`; `None` when there is no body.
+    /// Decoder for `framing`; `None` if there is no body.
     pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
         match framing {
             Framing::None => None,
@@ -49,7 +49,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The trailer field lines of a chunked body so far; see [`ChunkedDecoder::trailers`].
+    /// Trailer field lines of a chunked body so far; see [`ChunkedDecoder::trailers`].
     pub fn trailers(&self) -> &[u8] {
         match self {
             Self::Chunked(decoder) => decoder.trailers(),
@@ -57,7 +57,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Whether the end of the connection is the end of this body; for the other framings it cuts the body short.
+    /// Returns whether the close of the connection ends this body; with other framings it truncates the body.
     pub const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClose)
     }

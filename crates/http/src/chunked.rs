@@ -1,16 +1,16 @@
-//! The chunked transfer coding (RFC 9112 §7.1), decoded byte by byte wherever the receive was cut.
+//! Chunked transfer coding (RFC 9112 §7.1), decoded incrementally from any split of the input.
 
 use crate::head::check_field_line;
 use crate::limits::{CHUNK_SIZE_DIGITS_MAX, Limits};
 use crate::refusal::Refusal;
 use crate::token::{QDTEXT, TCHAR, hex_value, is};
 
-/// One step of decoding: how much of the input is used up, and which part of that is content.
+/// Result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes used, from the beginning of the input.
+    /// Bytes consumed from the input.
     pub consumed: usize,
-    /// Where content begins in the input; meaningful when `data_bytes` is not 0.
+    /// Offset of content in the input; meaningful if `data_bytes` is not 0.
     pub data_start: usize,
     /// Bytes of content in this step.
     pub data_bytes: usize,
@@ -38,12 +38,12 @@ enum State {
     QuotedPair,
     /// After a value.
     AfterValue,
-    /// The LF that ends a size line.
+    /// LF at the end of a size line.
     SizeLineFeed,
     Data,
     DataCarriageReturn,
     DataLineFeed,
-    /// At the beginning of a trailer line, or of the empty line that ends all.
+    /// Start of a trailer line or of the final empty line.
     TrailerStart,
     TrailerLine,
     TrailerLineFeed,
@@ -51,11 +51,11 @@ enum State {
     Done,
 }
 
-/// The decoder's state between two pieces of input.
+/// Incremental decoder.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     state: State,
-    /// Bytes of the current chunk still to come.
+    /// Remaining bytes of the current chunk.
     remaining: u64,
     /// Digits of the current chunk's size so far.
     size_digits: u8,
@@ -65,16 +65,16 @@ pub struct ChunkedDecoder {
     trailer_bytes: u32,
     trailer_fields: u32,
     fields_max: u32,
-    /// Whether trailer fields that may not come late are left out, instead of refused.
+    /// Whether to drop forbidden trailer fields instead of refusing them.
     is_lenient: bool,
-    /// The trailer line being read; bounded by `trailer_bytes_max`.
+    /// The current trailer line; bounded by `trailer_bytes_max`.
     line: Vec<u8>,
-    /// The trailer lines read, each with its CR LF; under the same bound.
+    /// Complete trailer lines, each with its CR LF; under the same bound.
     trailers: Vec<u8>,
 }
 
-/// Fields that say where a message ends, where it goes, who sends it, under which conditions or how to read it, and so
-/// may not come late (RFC 9110 §6.5.1).
+/// Fields forbidden in trailers (RFC 9110 §6.5.1), because they concern framing, routing, authentication, conditions
+/// or interpretation of the content.
 const TRAILER_FORBIDDEN: [&str; 25] = [
     "transfer-encoding",
     "content-length",
@@ -103,13 +103,13 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
     "if-range",
 ];
 
-/// Whether a field of this name may come after the content.
+/// Returns whether a field of this name is permitted in a trailer section.
 pub fn may_be_trailer(name: &[u8]) -> bool {
     !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
 }
 
 impl ChunkedDecoder {
-    /// A decoder at the beginning of a body.
+    /// Decoder at the start of a body.
     pub fn new(limits: &Limits) -> Self {
         Self {
             state: State::SizeStart,
@@ -127,14 +127,14 @@ impl ChunkedDecoder {
         }
     }
 
-    /// The same for a response: a recipient may leave trailer fields out (RFC 9110 §6.5.1), and its content is whole
-    /// whatever these are called.
+    /// Decoder for a response: a recipient may drop trailer fields (RFC 9110 §6.5.1), and the content is complete
+    /// regardless of their names.
     pub fn of_response(limits: &Limits) -> Self {
         Self { is_lenient: true, ..Self::new(limits) }
     }
 
-    /// The trailer field lines so far, each `Name: value` and CR LF: all of them once the body has ended. Empty when
-    /// there were none.
+    /// Trailer field lines so far, each `Name: value` and CR LF; complete once the body has ended. Empty if there are
+    /// none.
     pub fn trailers(&self) -> &[u8] {
         &self.trailers
     }
@@ -181,7 +181,7 @@ impl ChunkedDecoder {
             if self.state == State::SizeStart {
                 self.size_digits = 0;
             }
-            // 15 significant digits hold more than any disk; a 16th could overflow.
+            // 15 significant digits exceed any disk; a 16th could overflow.
             if self.size_digits == CHUNK_SIZE_DIGITS_MAX || self.remaining >> 56 != 0 {
                 return Err(Refusal::ChunkSize);
             }
@@ -215,7 +215,7 @@ impl ChunkedDecoder {
                 Ok(State::BeforeName)
             }
             (State::Name | State::AfterName, b'=') => Ok(State::BeforeValue),
-            // White space may stand before `;` or `=`, but a line may not end in it.
+            // White space may precede `;` or `=`, but not end a line.
             (State::Name | State::Value | State::AfterValue, b'\r') => Ok(State::SizeLineFeed),
             (State::BeforeSemicolon | State::BeforeName | State::BeforeValue, _) if blank => Ok(self.state),
             (State::Name | State::AfterName, _) if blank => Ok(State::AfterName),

@@ -1,13 +1,13 @@
-//! Preconditions (RFC 9110 §13): the five fields, in the order of §13.2.2.
+//! Preconditions (RFC 9110 §13): five fields, evaluated in the order of §13.2.2.
 
 use crate::date::parse_date;
 use crate::etag::{ETag, list_matches};
 use crate::head::Fields;
 
-/// What a representation is compared by.
+/// Validators of a representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
-    /// The entity tag's opaque part, without quotes. Ours are always strong.
+    /// Opaque part of the entity tag, without quotes. The tag is always strong.
     pub etag: &'a [u8],
     /// Last-Modified, in seconds since 1970.
     pub last_modified_s: i64,
@@ -19,10 +19,10 @@ impl<'a> Validators<'a> {
     }
 }
 
-/// What the preconditions of a request lead to.
+/// Result of evaluating preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Answer as if there were none.
+    /// Respond as without preconditions.
     Proceed,
     /// 304 for GET and HEAD.
     NotModified,
@@ -30,10 +30,9 @@ pub enum Precondition {
     Failed,
 }
 
-/// Decides the preconditions of a GET or HEAD for an existing representation.
+/// Evaluates the preconditions of a GET or HEAD for an existing representation.
 ///
-/// Of the date fields, an invalid value is ignored (RFC 9110 §13.1.3, §13.1.4); of the tag lists, a malformed one
-/// matches nothing.
+/// Invalid dates are ignored (RFC 9110 §13.1.3, §13.1.4); a malformed tag list matches nothing.
 pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> Precondition {
     if let Some(matched) = tags_match(fields, "if-match", |tag| tag.matches_strongly(&validators.tag())) {
         if !matched {
@@ -53,19 +52,19 @@ pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> 
     }
 }
 
-/// `None` when the field is absent; several lines of it are one list (RFC 9110 §5.3).
+/// `None` if the field is absent; several lines form one list (RFC 9110 §5.3).
 fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_>) -> bool) -> Option<bool> {
     let mut lines = fields.all(name).peekable();
     lines.peek()?;
     Some(lines.any(|line| line == b"*" || list_matches(line, &matches)))
 }
 
-/// Whether If-Range, when it is there, lets a Range take effect (RFC 9110 §13.1.5): a strong tag that matches
-/// strongly, or a date equal to Last-Modified that is strong.
+/// Returns whether If-Range, if present, permits Range (RFC 9110 §13.1.5): a strong tag that matches strongly, or a
+/// strong date equal to Last-Modified.
 ///
-/// A date is strong when it lies one second or more before the Date of the answer that it came with, and both are from
-/// one clock (§8.8.2.2; RFC 2616 and 7232 said 60 seconds, RFC 9110 says one). A client must have seen to that before
-/// it sends one (§13.1.5); what we can see is that `now_s` is past that second.
+/// A date is strong if it is at least one second before the Date of its response, by the same clock (§8.8.2.2; RFC
+/// 2616 and 7232 required 60 seconds, RFC 9110 requires one). The client must check that before it sends the date
+/// (§13.1.5); the server can only check that `now_s` is past that second.
 pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
     let Some(value) = fields.first("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {

@@ -1,48 +1,48 @@
-//! The life of an HTTP/1.1 connection as one transition table, the same for both roles.
+//! State machine of an HTTP/1.1 connection as one transition table, for both roles.
 //!
-//! The table speaks of what passes over the wire, not of who reads it: the server sees request events arrive and
-//! causes response events, the client the other way about. Everything that affects the state stands in
-//! [`TRANSITIONS`]; the pumps ask [`Connection::advance`] and obey. docs/connection.md is printed from this table.
+//! Events describe messages on the wire, regardless of direction: the server receives request events and causes
+//! response events, the client vice versa. [`TRANSITIONS`] contains everything that affects the state; drivers call
+//! [`Connection::advance`]. docs/connection.md is generated from this table.
 
 use std::fmt::Write as _;
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// Nothing under way: a request may begin, and either side may close.
+    /// No message in progress: a request may begin, and either side may close.
     Idle,
-    /// A part of a request head has passed.
+    /// Part of a request head has passed.
     RequestHead,
-    /// The head asked for `100 Continue`; neither the interim response nor content has passed.
+    /// The head has `Expect: 100-continue`; neither the interim response nor content has passed.
     AwaitContinue,
     /// Request content is passing; no final response yet.
     RequestBody,
-    /// The request is whole; its final response is due.
+    /// The request is complete; its final response is pending.
     ResponseDue,
     /// The final response began before the request's content ended.
     EarlyResponse,
-    /// The final response's content is passing; the request is whole.
+    /// The final response's content is passing; the request is complete.
     ResponseBody,
-    /// The response is whole, the request's content is not: it is read and thrown away, up to a bound.
+    /// The response is complete, the request's content is not: it is discarded, up to a bound.
     Drain,
-    /// One side has said that it is done; the last bytes pass and nothing new may begin.
+    /// One side has announced the close; the last bytes pass and no message may begin.
     Closing,
-    /// Over.
+    /// Closed.
     Closed,
 }
 
-/// What happens on a connection.
+/// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Event {
-    /// Some bytes of a request head, not all.
+    /// Part of a request head passed.
     RequestBegins,
-    /// A request head ended and no content follows.
+    /// A request head without content ended.
     RequestWithoutBody,
-    /// A request head ended and content follows.
+    /// A request head with content ended.
     RequestWithBody,
-    /// A request head ended that waits for `100 Continue`.
+    /// A request head with `Expect: 100-continue` ended.
     RequestExpectsContinue,
     /// The request's content ended.
     RequestEnds,
@@ -52,11 +52,11 @@ pub enum Event {
     ResponseBegins,
     /// The response ended and the connection may persist.
     ResponseEnds,
-    /// The response ended and said, or both know, that the connection will not persist.
+    /// The response ended and the connection will not persist, explicitly or implicitly.
     ResponseEndsLast,
-    /// A message was refused or its peer was too slow; at most one error response passes and then the end.
+    /// A message was refused, or its peer exceeded a timeout; at most one error response follows.
     Fault,
-    /// A side closed its half, or the whole connection.
+    /// Either side closed its half, or the whole connection.
     Close,
 }
 
@@ -68,7 +68,7 @@ use State::{
     AwaitContinue, Closed, Closing, Drain, EarlyResponse, Idle, RequestBody, RequestHead, ResponseBody, ResponseDue,
 };
 
-/// Every transition there is. What is not here cannot happen; trying it is a defect of the caller.
+/// All transitions. Any other combination is a defect of the caller.
 pub const TRANSITIONS: &[(State, Event, State)] = &[
     (Idle, RequestBegins, RequestHead),
     (Idle, RequestWithoutBody, ResponseDue),
@@ -82,7 +82,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = &[
     (RequestHead, RequestExpectsContinue, AwaitContinue),
     (RequestHead, Fault, Closing),
     (RequestHead, Close, Closed),
-    // RFC 9110 §10.1.1: the client may stop waiting and send the content, or be answered at once.
+    // RFC 9110 §10.1.1: the client may stop waiting and send the content, or receive the final response at once.
     (AwaitContinue, Interim, RequestBody),
     (AwaitContinue, RequestEnds, ResponseDue),
     (AwaitContinue, ResponseBegins, EarlyResponse),
@@ -118,7 +118,7 @@ const STATES: usize = 10;
 /// Number of events.
 const EVENTS: usize = 11;
 
-/// `TRANSITIONS` as a matrix, so that a step on the hot path is one load.
+/// `TRANSITIONS` as a matrix, so that a step costs one load.
 const MATRIX: [[Option<State>; EVENTS]; STATES] = {
     let mut matrix = [[None; EVENTS]; STATES];
     let mut index = 0;
@@ -131,26 +131,26 @@ const MATRIX: [[Option<State>; EVENTS]; STATES] = {
     matrix
 };
 
-/// The state of one connection.
+/// State machine of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     state: State,
 }
 
 impl Connection {
-    /// A connection just opened.
+    /// A new connection.
     pub const fn new() -> Self {
         Self { state: Idle }
     }
 
-    /// Where the connection is.
+    /// Current state.
     #[inline]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Takes the step for `event`. An event that the table does not have closes the connection, which is the one
-    /// safe thing to do with a connection whose state is not understood; in debug builds it panics.
+    /// Applies `event`. An event without a transition closes the connection, the only safe action in an undefined
+    /// state; in debug builds it panics.
     #[inline]
     pub fn advance(&mut self, event: Event) -> State {
         let next = MATRIX[self.state as usize][event as usize];
@@ -159,7 +159,7 @@ impl Connection {
         self.state
     }
 
-    /// Whether the table has a transition for `event` here.
+    /// Returns whether the table has a transition for `event` in this state.
     pub const fn allows(&self, event: Event) -> bool {
         MATRIX[self.state as usize][event as usize].is_some()
     }

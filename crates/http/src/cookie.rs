@@ -1,9 +1,9 @@
-//! The Cookie field of requests (RFC 6265 §4.2, §5.4), read as leniently as applications read it.
+//! Cookie field of requests (RFC 6265 §4.2, §5.4), parsed as leniently as applications do.
 
 use crate::token::trim;
 
-/// The cookies in the lines of Cookie fields, in order, as names and values; empty ones are left out. A cookie without `=` has a
-/// value and no name (RFC 6265bis §5.6). Names are trimmed, values keep their quotation marks and the white space after `=`.
+/// Parses Cookie lines into names and values, in order, without empty ones. A cookie without `=` has a value and no
+/// name (RFC 6265bis §5.6). Names are trimmed; values include quotation marks and white space after `=`.
 pub fn cookies<'a>(lines: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let pairs = lines.flat_map(|line| line.split(|&byte| byte == b';')).map(trim).filter(|pair| !pair.is_empty());
     pairs.map(|pair| match pair.iter().position(|&byte| byte == b'=') {

@@ -1,11 +1,11 @@
-//! HTTP-date (RFC 9110 §5.6.7), as seconds since 1970-01-01T00:00:00Z. The clock is the caller's.
+//! HTTP-date (RFC 9110 §5.6.7) as seconds since 1970-01-01T00:00:00Z. This module reads no clock.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Bytes of an IMF-fixdate: always 29.
+/// Length of an IMF-fixdate.
 pub const DATE_BYTES: usize = 29;
 
-/// Formats `unix_s` as an IMF-fixdate. What lies outside the years 1970 to 9999 is clamped to them.
+/// Formats `unix_s` as an IMF-fixdate, clamped to the years 1970 to 9999.
 pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     const YEAR_9999_END_S: u64 = 253_402_300_799;
     let seconds = u64::try_from(unix_s).unwrap_or(0).min(YEAR_9999_END_S);
@@ -17,12 +17,12 @@ pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     bytes
 }
 
-/// Parses any of the three formats a recipient must accept (RFC 9110 §5.6.7), where the names of days and months and
-/// the zone may be in any case. A day of the week that is not the date's is ignored, and a second `60` is a leap
-/// second, which counts as the next. `None` for what is no HTTP-date, as with any zone other than GMT.
+/// Parses any of the three formats a recipient must accept (RFC 9110 §5.6.7). Names of days, months and the zone are
+/// case-insensitive. A wrong day of the week is ignored, and second `60` is a leap second, which counts as the next
+/// one. `None`: not an HTTP-date, or a zone other than GMT.
 ///
-/// A year of two digits is the one within the fifty years to come or in the past (RFC 9110 §5.6.7); without a clock
-/// here, 70 to 99 are of the 20th century.
+/// RFC 9110 §5.6.7 resolves two-digit years by the current date. Without a clock, 70 to 99 are in the 20th century
+/// here.
 pub fn parse_date(bytes: &[u8]) -> Option<i64> {
     let bytes = bytes.trim_ascii();
     let comma = bytes.iter().position(|&byte| byte == b',');
@@ -57,7 +57,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The place of `name` among `names`, of which at most the first `bytes_max` bytes count.
+/// Index of `name` in `names`, compared up to their first `bytes_max` bytes.
 fn find_name(names: &[&str], name: &[u8], bytes_max: usize) -> Option<usize> {
     names.iter().position(|full| full.as_bytes()[..full.len().min(bytes_max)].eq_ignore_ascii_case(name))
 }
@@ -100,8 +100,8 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.into_iter().try_fold(0, |number, digit| Some(number * 10 + digit?))
 }
 
-/// The seconds from 1970 to a date of the Gregorian calendar and a time of day, `08:49:37`. `month` counts from 0.
-/// `None`: there is no such day or time, or it is before 1970.
+/// Converts a Gregorian date and a time of day, `08:49:37`, to seconds since 1970. `month` counts from 0. `None`:
+/// there is no such day or time, or it is before 1970.
 fn to_seconds(year: i64, month: usize, day: i64, time: &[u8]) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = *time else { return None };
     let (hours, minutes, seconds) = (number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?);
@@ -116,7 +116,7 @@ fn to_seconds(year: i64, month: usize, day: i64, time: &[u8]) -> Option<i64> {
     }
     const DAYS_BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let before = year - 1;
-    // Days since the first of January of the year 1, less those until 1970.
+    // Days since 1 January of the year 1, minus those until 1970.
     let year_days = before * 365 + before / 4 - before / 100 + before / 400 - 719_162;
     let days = year_days + DAYS_BEFORE.get(month)? + i64::from(month > 1 && is_leap(year)) + day - 1;
     Some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)

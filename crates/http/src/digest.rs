@@ -1,10 +1,10 @@
-//! Digest fields (RFC 9530): which algorithm is wanted, and how a digest is written. Computing one is not done here.
+//! Digest fields (RFC 9530): negotiation and formatting. Callers compute the digests.
 
 use crate::base64::BASE64;
 use crate::structured::parse_dictionary;
 use sfv::{BareItem, ListEntry};
 
-/// A hash algorithm for digests, of those that RFC 9530 §5 calls active.
+/// Hash algorithm for digests; the active ones of RFC 9530 §5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DigestAlgorithm {
     /// `sha-256`.
@@ -14,10 +14,10 @@ pub enum DigestAlgorithm {
 }
 
 impl DigestAlgorithm {
-    /// All of them, our favourite first.
+    /// All algorithms, preferred first.
     pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
 
-    /// The key in digest fields.
+    /// Key in digest fields.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "sha-256",
@@ -26,11 +26,11 @@ impl DigestAlgorithm {
     }
 }
 
-/// Reads the values of all Want-Repr-Digest or Want-Content-Digest lines: a dictionary of algorithms and integers from
-/// 0, "not acceptable", to 10, "most preferred" (RFC 9530 §4). What breaks the grammar is ignored as a whole; an
-/// algorithm that we do not have, and a preference of another type or size, by itself.
+/// Selects the algorithm from Want-Repr-Digest or Want-Content-Digest lines: a dictionary of algorithms and integers
+/// from 0, "not acceptable", to 10, "most preferred" (RFC 9530 §4). A line that breaks the grammar is ignored, as is
+/// an unsupported algorithm or a preference of another type or range.
 ///
-/// Lines are read one by one, as values that span lines are nothing anyone sends on purpose.
+/// Each line is parsed separately: values that span lines do not occur in practice.
 pub fn choose_digest<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<DigestAlgorithm> {
     let mut preferences = [0_i64; DigestAlgorithm::ALL.len()];
     for line in lines {
@@ -55,7 +55,8 @@ pub fn choose_digest<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Di
     best.0
 }
 
-/// The value of Repr-Digest or Content-Digest: `sha-256=:…:` (RFC 9530 §2, §3; a byte sequence of RFC 9651 §3.3.5).
+/// Formats the value of Repr-Digest or Content-Digest: `sha-256=:…:` (RFC 9530 §2, §3; a byte sequence of RFC 9651
+/// §3.3.5).
 pub fn format_digest(algorithm: DigestAlgorithm, digest: &[u8]) -> String {
     format!("{}=:{}:", algorithm.name(), BASE64.encode(digest))
 }

@@ -1,25 +1,25 @@
-//! Accept-Encoding (RFC 9110 §12.5.3): which content coding the client likes best of those that there are.
+//! Accept-Encoding (RFC 9110 §12.5.3): selection of a content coding.
 
 use crate::token::{is_token, trim};
 
 /// A content coding of a representation, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ContentCoding {
-    /// `identity`: none.
+    /// `identity`: no coding.
     Identity,
     /// `br` (RFC 7932).
     Brotli,
     /// `zstd` (RFC 8878).
     Zstd,
-    /// `gzip` (RFC 1952), whose old name is `x-gzip`.
+    /// `gzip` (RFC 1952), formerly `x-gzip`.
     Gzip,
 }
 
 impl ContentCoding {
-    /// All of them.
+    /// All codings.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Brotli, Self::Zstd, Self::Gzip];
 
-    /// The name in Accept-Encoding and Content-Encoding.
+    /// Name in Accept-Encoding and Content-Encoding.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -29,7 +29,7 @@ impl ContentCoding {
         }
     }
 
-    /// The coding called `name`, in any case (RFC 9110 §8.4.1).
+    /// The coding called `name`, case-insensitive (RFC 9110 §8.4.1).
     pub fn from_name(name: &[u8]) -> Option<Self> {
         if name.eq_ignore_ascii_case(b"x-gzip") {
             return Some(Self::Gzip);
@@ -38,24 +38,23 @@ impl ContentCoding {
     }
 }
 
-/// A weight in thousandths, 0 to 1000 (RFC 9110 §12.4.2). 0 is "not acceptable".
+/// Weight in thousandths, 0 to 1000 (RFC 9110 §12.4.2). 0 means "not acceptable".
 pub type Weight = u16;
 
-/// How much a client likes each coding.
+/// Weights that a client gives to codings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedCodings([Weight; ContentCoding::ALL.len()]);
 
-/// Plain content is acceptable even where nobody speaks of it, but less than whatever was asked for.
+/// Identity is acceptable unless excluded, but less than any listed coding.
 const IDENTITY_UNNAMED: Weight = 1;
 
 impl AcceptedCodings {
-    /// Only plain content: what a client without an Accept-Encoding field gets. It would have to take any coding
-    /// (RFC 9110 §12.5.3), but those who send no such field seldom can decode one.
+    /// Identity only, for clients without Accept-Encoding. RFC 9110 §12.5.3 would permit any coding, but such clients
+    /// rarely decode one.
     pub const PLAIN: Self = Self([IDENTITY_UNNAMED, 0, 0, 0]);
 
-    /// Reads the values of all Accept-Encoding lines, which are one list. An element that breaks the grammar, or names
-    /// a coding that we do not have, is passed over. Of several elements for one coding the least weight counts, so
-    /// that what is refused anywhere stays refused.
+    /// Parses all Accept-Encoding lines as one list. Ignores elements that break the grammar or name an unknown
+    /// coding. Of several elements for one coding the least weight counts, so that an exclusion always holds.
     pub fn parse<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut named = [None::<Weight>; ContentCoding::ALL.len()];
         let mut others = None::<Weight>;
@@ -75,14 +74,14 @@ impl AcceptedCodings {
         Self(weights)
     }
 
-    /// How much the client likes `coding`.
+    /// Weight of `coding`.
     pub const fn weight(&self, coding: ContentCoding) -> Weight {
         self.0[coding as usize]
     }
 
-    /// The coding that the client likes best among `available`, which are in the server's order of liking; that order
-    /// decides between equals, and plain content comes last of all. `None`: the client takes none of them and no plain
-    /// content either. Such a client may be answered 406 or be ignored (RFC 9110 §12.4.1).
+    /// Selects the coding with the highest weight among `available`, which are in the server's order of preference.
+    /// Ties follow that order, with identity last. `None`: the client accepts none of them, nor identity. The server
+    /// may respond 406 or disregard the field (RFC 9110 §12.4.1).
     pub fn choose(&self, available: impl IntoIterator<Item = ContentCoding>) -> Option<ContentCoding> {
         let mut best = (ContentCoding::Identity, 0);
         for coding in available.into_iter().chain([ContentCoding::Identity]) {
@@ -94,7 +93,7 @@ impl AcceptedCodings {
     }
 }
 
-/// `codings [ weight ]`, without white space around.
+/// Parses `codings [ weight ]`, without surrounding white space.
 fn parse_element(element: &[u8]) -> Option<(&[u8], Weight)> {
     let mut parts = element.splitn(2, |&byte| byte == b';');
     let name = trim(parts.next()?);
@@ -108,7 +107,7 @@ fn parse_element(element: &[u8]) -> Option<(&[u8], Weight)> {
     }
 }
 
-/// `qvalue`: 0 to 1 with at most three decimals.
+/// Parses `qvalue`: 0 to 1 with at most three decimals.
 pub(crate) fn parse_weight(value: &[u8]) -> Option<Weight> {
     let (whole, decimals) = match value {
         [whole @ (b'0' | b'1')] => (*whole, &[][..]),

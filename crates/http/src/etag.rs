@@ -1,18 +1,18 @@
-//! Entity tags (RFC 9110 §8.8.3) and their two comparisons.
+//! Entity tags (RFC 9110 §8.8.3) and their comparison.
 
 use crate::token::{ETAGC, is};
 
-/// An entity tag: the opaque part without its quotes, and whether it is weak.
+/// An entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETag<'a> {
-    /// `W/` stood before it.
+    /// Whether it has the prefix `W/`.
     pub weak: bool,
-    /// What stands between the quotes.
+    /// Text between the quotes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> ETag<'a> {
-    /// Parses one entity tag and nothing else.
+    /// Parses exactly one entity tag.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         match parse_prefix(bytes)? {
             (tag, []) => Some(tag),
@@ -20,12 +20,12 @@ impl<'a> ETag<'a> {
         }
     }
 
-    /// Strong comparison: both strong and the same (RFC 9110 §8.8.3.2).
+    /// Strong comparison: both tags are strong and equal (RFC 9110 §8.8.3.2).
     pub fn matches_strongly(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Weak comparison: the same opaque part.
+    /// Weak comparison: the opaque parts are equal.
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
@@ -42,8 +42,8 @@ fn parse_prefix(bytes: &[u8]) -> Option<(ETag<'_>, &[u8])> {
     opaque.iter().all(|&byte| is(byte, ETAGC)).then_some((ETag { weak, opaque }, &rest[end + 1..]))
 }
 
-/// Whether a list of entity tags, as in If-Match and If-None-Match, satisfies `matches`. A list that breaks its
-/// grammar matches nothing.
+/// Returns whether a list of entity tags, as in If-Match and If-None-Match, contains one that satisfies `matches`. A
+/// malformed list matches nothing.
 pub fn list_matches(list: &[u8], mut matches: impl FnMut(&ETag<'_>) -> bool) -> bool {
     let mut rest = list;
     let mut found = false;

@@ -1,18 +1,17 @@
-//! The one way every decoder is tested: fed whole, byte by byte, and with trailing bytes.
+//! Test helpers for decoders: input whole, byte by byte, and with trailing bytes.
 //!
-//! Unit tests call [`assert_three_ways`]; the fuzzers call it with bytes nobody thought of.
+//! Unit tests and fuzzers call [`assert_three_ways`].
 
 use std::fmt::Debug;
 
-/// What a decoder made of the bytes it was given: `None` while it needs more; then a value and how many bytes it
-/// used, or an error.
+/// Result of a decoder: `None` if it needs more input; otherwise a value and the bytes consumed, or an error.
 pub type Outcome<T, E> = Option<Result<(T, usize), E>>;
 
-/// Panics unless `decode` gives one outcome for `bytes` whole, for the shortest prefix that has an outcome, and for
-/// `bytes` with others behind them.
+/// Panics unless `decode` gives the same outcome for all of `bytes`, for the shortest prefix with an outcome, and for
+/// `bytes` with trailing bytes.
 ///
 /// # Panics
-/// When the three differ: that is its purpose. Only tests and fuzzers call it.
+/// If the outcomes differ. Only for tests and fuzzers.
 #[allow(clippy::panic)]
 pub fn assert_three_ways<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> Outcome<T, E>)
 where
@@ -39,14 +38,14 @@ where
     }
 }
 
-/// The same for a decoder with state: `feed` is called with consecutive pieces on a fresh `start()` each time and
-/// says how much of the piece it used and whether it is done.
+/// The same for a stateful decoder: `feed` receives consecutive pieces, beginning with a new `start()` each time, and
+/// returns the bytes consumed and whether it is done.
 ///
-/// Whole, byte by byte, in pieces of 2 to 7 and with trailing bytes, the collected output, the total used and the
-/// error must agree.
+/// The output, the bytes consumed and the error must agree for the whole input, byte by byte, pieces of 2 to 7 bytes,
+/// and trailing bytes.
 ///
 /// # Panics
-/// When they differ.
+/// If they differ.
 #[allow(clippy::panic)]
 pub fn assert_pieces_agree<S, E>(
     bytes: &[u8],
@@ -76,7 +75,7 @@ pub fn assert_pieces_agree<S, E>(
     for piece_bytes in 1..=7 {
         assert_eq!(whole, run(bytes, piece_bytes), "pieces of {piece_bytes}: {:?}", String::from_utf8_lossy(bytes));
     }
-    // It ended, well or badly: what follows must not matter.
+    // It ended, successfully or not: trailing bytes must not matter.
     if !matches!(whole.1, Some((_, false))) {
         let trailing = [bytes, b"GET / HTTP/1.1\r\n"].concat();
         for piece_bytes in [1, 3, usize::MAX / 2] {

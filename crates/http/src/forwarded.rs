@@ -1,44 +1,44 @@
-//! What proxies say of a request that they have passed on: Forwarded (RFC 7239), X-Forwarded-For and its kind.
+//! Client information from proxies: Forwarded (RFC 7239), X-Forwarded-For and related fields.
 //!
-//! Anybody can write these fields, so they are worth what the neighbour is worth who sent them: whoever reads them has
-//! looked at its address first. Each proxy adds whom it was asked by at the end, so a chain is read from there: as long as
-//! an address is one that is trusted, what stands before it was written by somebody who is; the first that is not is the
-//! client, and all before it are the client's own words.
+//! Any client can send these fields, so they are read only from a trusted peer. Each proxy appends the address of its
+//! peer, so a chain is read from the end: as long as an address is trusted, the element before it came from a trusted
+//! proxy. The first untrusted address is the client, and everything before it came from that client.
 //!
-//! X-Forwarded-For goes before Forwarded, as more proxies write it. One that writes only one of them must remove the other.
+//! X-Forwarded-For takes precedence over Forwarded, as more proxies write it. A proxy that writes only one must remove
+//! the other.
 
 use crate::head::Fields;
 use crate::host::check_host;
 use crate::token::{parse_decimal, trim};
 use core::net::{IpAddr, SocketAddr};
 
-/// What is said of a request.
+/// Client information for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim<'a> {
-    /// Who asks.
+    /// Address of the client.
     pub client: ClientClaim,
-    /// Whether the client came over TLS.
+    /// Whether the client used TLS.
     pub secure: Option<bool>,
-    /// The host that the client asked for, with its port if it named one.
+    /// The host that the client requested, with its port if given.
     pub host: Option<&'a [u8]>,
-    /// The port that the client came to.
+    /// The port to which the client connected.
     pub port: Option<u16>,
 }
 
-/// Who is said to ask.
+/// Client address according to proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientClaim {
-    /// Nothing is said: it is the neighbour.
+    /// No information: the client is the peer.
     #[default]
     Nothing,
-    /// Somebody else, and not who (`unknown`, `_hidden`, or what cannot be read).
+    /// Another client of unknown address (`unknown`, `_hidden`, or an invalid value).
     Unknown,
-    /// This one; the port is 0 when it is not told.
+    /// This address; the port is 0 if unknown.
     At(SocketAddr),
 }
 
-/// Reads what `fields`, which a trusted neighbour has sent, say of the client. `is_trusted` knows whose word is believed
-/// further back.
+/// Reads client information from `fields` sent by a trusted peer. `is_trusted` returns whether an address is a trusted
+/// proxy.
 pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'_> {
     let nodes: Vec<ClientClaim> = elements(fields, "x-forwarded-for").map(parse_node).collect();
     let mut chain = Vec::new();
@@ -46,7 +46,7 @@ pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Cl
         for line in fields.all("forwarded") {
             let before = chain.len();
             if parse_line(line, &mut chain).is_none() {
-                // An open quote of the client's has swallowed what a proxy wrote behind it.
+                // An unclosed quote from the client has swallowed a proxy's element.
                 chain.truncate(before);
                 chain.push(Element { node: ClientClaim::Unknown, ..Element::default() });
             }
@@ -68,7 +68,7 @@ pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Cl
     }
 }
 
-/// What one proxy says.
+/// Element by one proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Element<'a> {
     node: ClientClaim,
@@ -76,7 +76,7 @@ struct Element<'a> {
     host: Option<&'a [u8]>,
 }
 
-/// The client, and how many elements from the end it was found.
+/// Finds the client, and its index from the end of the chain.
 fn find_client(chain: &[Element<'_>], is_trusted: impl Fn(IpAddr) -> bool) -> (ClientClaim, usize) {
     let mut found = (ClientClaim::Nothing, 0);
     for (back, element) in chain.iter().rev().enumerate() {
@@ -94,15 +94,15 @@ fn find_client(chain: &[Element<'_>], is_trusted: impl Fn(IpAddr) -> bool) -> (C
     found
 }
 
-/// The value of `name` that belongs to the element `back` from the end of a chain of `count`. Most proxies write one
-/// value, whoever was before them; only lists of the same length go together.
+/// Value of `name` for the element at index `back` from the end of a chain of `count`. Most proxies write a single
+/// value; otherwise lists correspond only if they have the same length.
 fn beside<'a>(fields: Fields<'a>, name: &'static str, count: usize, back: usize) -> Option<&'a [u8]> {
     let values: Vec<&[u8]> = elements(fields, name).collect();
     let back = if values.len() == count { back } else { 0 };
     values.iter().nth_back(back).copied()
 }
 
-/// The elements of a comma-separated list without quotes, over all its lines.
+/// Elements of a comma-separated list without quotes, over all its lines.
 fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     fields.all(name).flat_map(|value| value.split(|&byte| byte == b',')).map(trim).filter(|element| !element.is_empty())
 }
@@ -112,8 +112,8 @@ fn parse_scheme(scheme: &[u8]) -> Option<bool> {
     if is("https") || is("wss") { Some(true) } else { (is("http") || is("ws")).then_some(false) }
 }
 
-/// An address, of IPv6 in brackets or without, with a port or without. A port that is no number is not told
-/// (RFC 7239 §6.2).
+/// Parses an address with optional port; brackets around IPv6 are optional. A non-numeric port counts as unknown (RFC
+/// 7239 §6.2).
 fn parse_node(node: &[u8]) -> ClientClaim {
     let parse = || {
         let text = core::str::from_utf8(node).ok()?;
@@ -131,7 +131,7 @@ fn parse_node(node: &[u8]) -> ClientClaim {
     parse().map_or(ClientClaim::Unknown, ClientClaim::At)
 }
 
-/// Appends the elements of one line of Forwarded (RFC 7239 §4); `None`: it is none.
+/// Appends the elements of one Forwarded line (RFC 7239 §4); `None`: invalid.
 fn parse_line<'a>(line: &'a [u8], chain: &mut Vec<Element<'a>>) -> Option<()> {
     let mut rest = Some(line);
     while let Some(elements) = rest {
@@ -162,7 +162,7 @@ fn parse_element(element: &[u8]) -> Option<Element<'_>> {
             b"host" => &mut host,
             _ => continue,
         };
-        // Each stands once in an element.
+        // Each parameter may occur once per element.
         if place.replace(value).is_some() {
             return None;
         }
@@ -170,8 +170,8 @@ fn parse_element(element: &[u8]) -> Option<Element<'_>> {
     Some(Element { node: node.map_or(ClientClaim::Nothing, parse_node), proto, host })
 }
 
-/// What stands before the first `separator` outside of quotes, and what behind it, if there is one; `None` when a quote is
-/// left open.
+/// Splits at the first `separator` outside quotes. The second part is `None` without a separator; the result is `None`
+/// if a quote is unclosed.
 fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     let (mut quoted, mut at) = (false, 0);
     while let Some(&byte) = bytes.get(at) {
@@ -186,7 +186,7 @@ fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     (!quoted).then_some((bytes, None))
 }
 
-/// A value without its quotes. Nothing that matters here needs an escape, so one is no value.
+/// Unquotes a value. No relevant value needs an escape, so one makes it invalid.
 fn unquote(value: &[u8]) -> Option<&[u8]> {
     let bare = if let [b'"', bare @ .., b'"'] = value { bare } else { value };
     (!bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))).then_some(bare)

@@ -1,9 +1,9 @@
-//! Where a body ends (RFC 9112 §6): what Content-Length and Transfer-Encoding say together.
+//! Message framing (RFC 9112 §6) by Content-Length and Transfer-Encoding.
 
 use crate::refusal::Refusal;
 use crate::token::{parse_decimal, trim};
 
-/// The version of a message. A higher minor version of HTTP/1 is read as 1.1 (RFC 9110 §2.5).
+/// HTTP version. A higher minor version of HTTP/1 counts as 1.1 (RFC 9110 §2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
@@ -15,7 +15,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As a log shows it.
+    /// Form for logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -25,20 +25,20 @@ impl Version {
     }
 }
 
-/// How the length of a body is known.
+/// Framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.
     None,
-    /// Exactly so many bytes; never 0.
+    /// Exactly this many bytes; never 0.
     Length(u64),
-    /// Chunks, up to the last one.
+    /// Chunked transfer coding.
     Chunked,
-    /// All up to the end of the connection; responses only.
+    /// Until the close of the connection; responses only.
     UntilClose,
 }
 
-/// What the framing fields of a message said, gathered line by line.
+/// Framing fields of a message, collected line by line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FramingFields {
     content_length: Option<u64>,
@@ -48,7 +48,7 @@ pub struct FramingFields {
 }
 
 impl FramingFields {
-    /// Adds a Content-Length line. Duplicates are refused, equal or not.
+    /// Adds a Content-Length line. Duplicates are refused, even if equal.
     pub fn add_content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if self.content_length.is_some() {
             return Err(Refusal::LengthDuplicate);
@@ -57,8 +57,8 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Adds a Transfer-Encoding line. Chunked must be the last coding and may come once; a coding's parameters, and
-    /// empty list elements, are refused, since readers differ over them.
+    /// Adds a Transfer-Encoding line. Chunked must be the last coding and occur once. Parameters and empty list
+    /// elements are refused, since implementations differ on them.
     pub fn add_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.transfer_encoding = true;
         for coding in value.split(|&byte| byte == b',').map(trim) {
@@ -74,12 +74,12 @@ impl FramingFields {
         Ok(())
     }
 
-    /// The declared length, whether or not a body follows.
+    /// The declared length, even if no body follows.
     pub const fn content_length(&self) -> Option<u64> {
         self.content_length
     }
 
-    /// What both fields say together, by the rules that hold for requests and responses alike.
+    /// Framing by the rules common to requests and responses.
     fn decide_common(&self, version: Version) -> Result<Option<Framing>, Refusal> {
         if self.transfer_encoding {
             if self.content_length.is_some() {
@@ -94,30 +94,30 @@ impl FramingFields {
                 }
                 return Ok(Some(Framing::Chunked));
             }
-            // RFC 9112 §6.3: in a request the length cannot be known; in a response it would end with the
-            // connection, in a coding we do not know.
+            // RFC 9112 §6.3: in a request the length is unknown; a response would end with the connection, in an
+            // unknown coding.
             return Err(Refusal::TransferEncodingInvalid);
         }
         Ok(self.content_length.map(|length| if length == 0 { Framing::None } else { Framing::Length(length) }))
     }
 
-    /// The framing of a request: no field, no body (RFC 9112 §6.3, rule 7).
+    /// Framing of a request: without fields there is no body (RFC 9112 §6.3, rule 7).
     pub fn decide_request(&self, version: Version) -> Result<Framing, Refusal> {
         Ok(self.decide_common(version)?.unwrap_or(Framing::None))
     }
 
-    /// Whether there are transfer codings and a length is given by none of them, nor by Content-Length.
+    /// Returns whether there are transfer codings, but neither they nor Content-Length determine a length.
     pub const fn is_unknown_coding(&self) -> bool {
         self.transfer_encoding && !self.chunked && self.content_length.is_none()
     }
 
-    /// The framing of a response to a request, which was HEAD or not (RFC 9112 §6.3, rules 1 to 8).
+    /// Framing of a response; `to_head`: the request was HEAD (RFC 9112 §6.3, rules 1 to 8).
     pub fn decide_response(&self, version: Version, status: u16, to_head: bool) -> Result<Framing, Refusal> {
         let common = self.decide_common(version)?;
         Ok(Self::frame_response(common, status, to_head))
     }
 
-    /// The same for a response of which only the connection's end says where it ends.
+    /// Framing of a response delimited only by the close of the connection.
     pub(crate) fn decide_until_close(status: u16, to_head: bool) -> Framing {
         Self::frame_response(None, status, to_head)
     }

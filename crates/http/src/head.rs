@@ -1,7 +1,7 @@
-//! Where a head ends, strict line ends, and the field section that requests and responses share.
+//! Head of a message: its end, line ends, and the field section of requests and responses.
 //!
-//! httparse reads the field lines; what it tolerates and we do not (a bare LF) is refused before it sees them, and
-//! what it only calls an error gets its name here.
+//! httparse parses the field lines. This module first refuses input that httparse tolerates (a bare LF), and
+//! classifies its errors.
 
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -10,18 +10,18 @@ use httparse::EMPTY_HEADER;
 pub use httparse::Header;
 use memchr::{memchr, memchr_iter};
 
-/// Field lines that need no heap. Browsers send 10 to 16; clearing more room for every request costs more than the
-/// rare allocation.
+/// Field lines that need no heap. Browsers send 10 to 16; initialising more space per request costs more than a rare
+/// allocation.
 const FIELDS_INLINE: usize = 16;
 
-/// Room for the fields of one head. Lives on the caller's stack; a head with more than 16 fields allocates.
+/// Storage for the fields of one head, on the caller's stack; more than 16 fields allocate.
 pub struct FieldStorage<'a> {
     inline: [Header<'a>; FIELDS_INLINE],
     overflow: Vec<Header<'a>>,
 }
 
 impl FieldStorage<'_> {
-    /// Empty room.
+    /// Empty storage.
     pub const fn new() -> Self {
         Self { inline: [EMPTY_HEADER; FIELDS_INLINE], overflow: Vec::new() }
     }
@@ -33,58 +33,58 @@ impl Default for FieldStorage<'_> {
     }
 }
 
-/// The field lines of one head, in the order received.
+/// Field lines of one head in the order received.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(&'a [Header<'a>]);
 
 impl<'a> Fields<'a> {
-    /// No field at all.
+    /// No fields.
     pub const EMPTY: Self = Fields(&[]);
 
-    /// Lines that came another way than by HTTP/1.1 and were checked there.
+    /// Field lines received by other means than HTTP/1.1, already validated.
     pub const fn from_lines(lines: &'a [Header<'a>]) -> Self {
         Fields(lines)
     }
 
-    /// How many lines there are.
+    /// Number of lines.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no lines.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every line: name as received, value without surrounding white space.
+    /// Iterates over all lines: name as received, value without surrounding white space.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         self.0.iter().map(|header| (header.name, header.value))
     }
 
-    /// The values of every line called `name`, whatever its case.
+    /// Values of all lines called `name`, case-insensitive.
     pub fn all(&self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.iter().filter(move |(line_name, _)| line_name.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The value of the first line called `name`.
+    /// Value of the first line called `name`.
     pub fn first(&self, name: &'a str) -> Option<&'a [u8]> {
         self.all(name).next()
     }
 }
 
-/// Where a head and its first line end.
+/// End of a head and of its first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadEnd {
-    /// Bytes of the first line with its CR LF.
+    /// Length of the first line with its CR LF.
     pub line_bytes: usize,
-    /// Bytes of the head with its empty line.
+    /// Length of the head with its empty line.
     pub head_bytes: usize,
 }
 
-/// Finds the end of the head that `bytes` begin with, or `None` when more bytes are needed.
+/// Finds the end of the head at the start of `bytes`. `None`: more bytes are needed.
 ///
-/// Every LF must follow a CR (RFC 9112 §2.2 lets a recipient accept a bare LF; what two readers may read in two ways
-/// is refused here). The decision depends on the bytes in their order only, never on how they were cut into receives.
+/// Every LF must follow a CR: RFC 9112 §2.2 permits a bare LF, but input that implementations interpret differently is
+/// refused. The result depends only on the bytes, not on how they were split into receives.
 pub fn find_end(bytes: &[u8], limits: &Limits, line_too_long: Refusal) -> Result<Option<HeadEnd>, Refusal> {
     let line_bytes_max = (limits.target_bytes_max + limits.method_bytes_max + 16).min(limits.head_bytes_max);
     let (mut line_start, mut line_bytes) = (0, 0);
@@ -115,7 +115,7 @@ pub fn find_end(bytes: &[u8], limits: &Limits, line_too_long: Refusal) -> Result
     Ok(None)
 }
 
-/// Parses a field section: `section` holds the lines and the empty line that ends them, all ending in CR LF.
+/// Parses a field section. `section` contains the lines and the final empty line, all ending in CR LF.
 pub fn parse_fields<'a>(
     section: &'a [u8],
     limits: &Limits,
@@ -143,7 +143,7 @@ pub fn parse_fields<'a>(
     Ok(Fields(&storage.inline[..count]))
 }
 
-/// Says what is wrong with the first wrong line of a section that httparse would not read.
+/// Classifies the first invalid line of a section that httparse refused.
 fn name_field_error(section: &[u8]) -> Refusal {
     for line in section.split_inclusive(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r\n").unwrap_or(line);
@@ -157,7 +157,7 @@ fn name_field_error(section: &[u8]) -> Refusal {
     Refusal::FieldValue
 }
 
-/// The grammar of one field line without its CR LF (RFC 9112 §5).
+/// Parses one field line without its CR LF (RFC 9112 §5).
 pub(crate) fn check_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Refusal::ObsFold);
@@ -183,7 +183,7 @@ pub(crate) fn check_field_line(line: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     Ok((name, trim(value)))
 }
 
-/// Which options the `Connection` fields of a message named.
+/// Options in the `Connection` fields of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// `close` (RFC 9112 §9.6).
@@ -193,7 +193,7 @@ pub struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Adds one field line's value: a list of tokens (RFC 9110 §7.6.1). Empty elements are skipped (§5.6.1).
+    /// Adds the value of one field line: a list of tokens (RFC 9110 §7.6.1). Empty elements are skipped (§5.6.1).
     pub fn add(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for option in value.split(|&byte| byte == b',').map(trim).filter(|option| !option.is_empty()) {
             if option.eq_ignore_ascii_case(b"close") {

@@ -4,10 +4,10 @@ use crate::refusal::Refusal;
 use crate::token::{HEX, REG_NAME, hex_value, is};
 use core::net::Ipv6Addr;
 
-/// Checks a host with an optional port, as it stands in a Host field or in an authority. User information is refused
-/// (RFC 9110 §4.2.4), and so is an empty host, which no http URI can have (§4.2.1).
+/// Validates a host with an optional port, as in a Host field or an authority. User information is refused (RFC 9110
+/// §4.2.4), as is an empty host, which no http URI may have (§4.2.1).
 pub fn check_host(value: &[u8]) -> Result<(), Refusal> {
-    // Nearly every host: a name or an IPv4 address, and perhaps a port.
+    // The usual case: a name or an IPv4 address, and perhaps a port.
     let name_bytes = value.iter().position(|&byte| !is(byte, REG_NAME)).unwrap_or(value.len());
     let valid = match &value[name_bytes..] {
         [] => name_bytes > 0,
@@ -25,14 +25,14 @@ fn is_host(host: &[u8]) -> bool {
     }
 }
 
-/// `port = *DIGIT`, and no larger than TCP has.
+/// Returns whether `digits` is `port = *DIGIT`, within the range of TCP.
 fn is_port(digits: &[u8]) -> bool {
     digits.len() <= 5
         && digits.iter().all(u8::is_ascii_digit)
         && digits.iter().fold(0_u32, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
 }
 
-/// Splits at the colon of the port. `None` when a bracket is not closed before it.
+/// Splits at the colon before the port. `None` if a bracket is not closed.
 fn split_port(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let host_end = if value.first() == Some(&b'[') {
         value.iter().position(|&byte| byte == b']')? + 1
@@ -58,7 +58,7 @@ fn is_reg_name(host: &[u8]) -> bool {
     true
 }
 
-/// `IPv6address / IPvFuture`. A zone identifier is not part of a URI's host.
+/// Validates `IPv6address / IPvFuture`. A zone identifier is not part of a URI's host.
 fn is_ip_literal(literal: &[u8]) -> bool {
     if let [b'v' | b'V', rest @ ..] = literal {
         let Some(dot) = rest.iter().position(|&byte| byte == b'.') else { return false };

@@ -1,30 +1,30 @@
 //! HTTP semantics (RFC 9110) and HTTP/1.1 (RFC 9112) for both roles, without I/O.
 //!
-//! Bytes and time are arguments; what comes back is a value: a parsed head, a decoded piece of a body, the next
-//! state of a connection, a decision about a precondition. The server in `flatout-net` and the lab's client are the
-//! two roles of this one core, so each tests the other.
+//! Bytes and time are arguments; results are values: a parsed head, decoded content, a connection state, a
+//! precondition decision. The server in `flatout-net` and the lab's client are the two roles of this core, so each
+//! tests the other.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`limits`] | every bound on what a peer may send |
-//! | [`refusal`] | every reason for which a message is refused, with its status |
-//! | [`token`] | the character classes of the grammars |
-//! | [`head`] | where a head ends; line ends; the field section |
-//! | [`lines`] | field lines as bytes, and changes to them |
-//! | [`request`], [`response`] | the two kinds of head |
-//! | [`target`], [`host`], [`path`] | what a request is for |
-//! | [`cookie`] | the cookies of a request |
-//! | [`media`] | media types whose content comes over hours |
-//! | [`framing`], [`chunked`], [`body`] | where a body ends |
-//! | [`connection`] | the life of a connection, as one table |
-//! | [`http2`] | where frames begin, and when there are too many |
-//! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | what a request asks about a representation |
-//! | [`encoding`] | which content coding the client likes best |
-//! | [`forwarded`] | what proxies say of a request that they pass on |
-//! | [`digest`] | digests requested and sent |
-//! | [`structured`], [`base64`] | structured fields; bytes as text |
+//! | [`limits`] | limits on what a peer may send |
+//! | [`refusal`] | reasons to refuse a message, with their status |
+//! | [`token`] | character classes of the grammars |
+//! | [`head`] | end of a head; line ends; field section |
+//! | [`lines`] | field lines as bytes, and header operations |
+//! | [`request`], [`response`] | request and response heads |
+//! | [`target`], [`host`], [`path`] | request targets |
+//! | [`cookie`] | request cookies |
+//! | [`media`] | media types of long-lived streams |
+//! | [`framing`], [`chunked`], [`body`] | message bodies |
+//! | [`connection`] | state machine of a connection |
+//! | [`http2`] | HTTP/2 frames, flood protection and windows |
+//! | [`etag`], [`conditional`], [`range`], [`ranges`], [`date`] | conditional and range requests |
+//! | [`encoding`] | content coding negotiation |
+//! | [`forwarded`] | client information from proxies |
+//! | [`digest`] | digest fields |
+//! | [`structured`], [`base64`] | structured fields; base64 |
 //!
-//! Absent by design: sockets, files, threads, a clock, a log, and any allocation while a request is parsed.
+//! Absent by design: sockets, files, threads, a clock, logging, and allocation during request parsing.
 
 pub mod base64;
 pub mod body;

@@ -1,30 +1,30 @@
-//! Field lines as bytes, each with its CR LF, and changes to them.
+//! Field lines as bytes, each with its CR LF, and header operations.
 
 use crate::token::is_token;
 use memchr::memchr;
 
-/// A change of an answer's fields.
+/// Header operation on a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldOp {
-    /// In place of all fields of this name.
+    /// Replaces all fields of this name.
     Set(String, String),
-    /// Beside those there are.
+    /// Adds a field line.
     Add(String, String),
-    /// None of this name.
+    /// Removes all fields of this name.
     Remove(String),
 }
 
-/// Fields that belong to one connection and its framing (RFC 9110 §7.6.1), as every HTTP/1.1 implementation knows them.
+/// Fields specific to a connection and its framing (RFC 9110 §7.6.1).
 const OF_A_CONNECTION: [&str; 7] =
     ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Whether the field `name`, in any case of letters, belongs to one connection and its framing: whoever makes a message
-/// of his own neither copies such a one nor lets others set it.
+/// Returns whether the field `name` (case-insensitive) is specific to a connection and its framing. Such fields are
+/// neither copied to another message nor configurable.
 pub fn is_of_a_connection(name: &[u8]) -> bool {
     OF_A_CONNECTION.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// Names that no [`FieldOp`] changes: they say how the message is framed, or which bytes it holds.
+/// Names that no [`FieldOp`] changes: they determine the framing or the content.
 const FRAMING: [&str; 9] = [
     "content-length",
     "content-range",
@@ -37,7 +37,7 @@ const FRAMING: [&str; 9] = [
     "age",
 ];
 
-/// Each line of `lines`, with its CR LF, and its name.
+/// Iterates over `lines`: each line with its CR LF, and its name.
 pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let colon = memchr(b':', line)?;
@@ -45,8 +45,8 @@ pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Appends `lines` to `output` with `changes` made. Of names that frame the message, and of values with control characters,
-/// none is made.
+/// Appends `lines` to `output` with `changes` applied. Ignores changes to framing fields and values with control
+/// characters.
 pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
     if changes.is_empty() {
         output.extend_from_slice(lines);
@@ -65,7 +65,7 @@ pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
     }
     for (index, change) in changes.iter().enumerate() {
         let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = change else { continue };
-        // What a later step sets or takes away is not written in the first place.
+        // Skip a field that a later operation replaces or removes.
         let undone = changes[index + 1..].iter().any(|later| match later {
             FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
             FieldOp::Add(..) => false,

@@ -1,18 +1,18 @@
-//! Long-lived streams (SSE, gRPC) that may be idle.
+//! Media types of long-lived streams (SSE, gRPC), which may be idle.
 
 use crate::token::trim;
 
-/// The type and subtype of a Content-Type (RFC 9110 §8.3.1), without its parameters.
+/// Type and subtype of a Content-Type (RFC 9110 §8.3.1), without parameters.
 fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|byte| *byte == b';').next().unwrap_or_default())
 }
 
-/// Whether `content_type`, or a range of Accept, is that of server-sent events.
+/// Returns whether `content_type`, or a range of Accept, denotes server-sent events.
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"text/event-stream")
 }
 
-/// Whether `content_type` is one of gRPC's: `application/grpc`, or that with a suffix (`application/grpc+proto`,
+/// Returns whether `content_type` denotes gRPC: `application/grpc`, also with a suffix (`application/grpc+proto`,
 /// `application/grpc-web`).
 pub fn is_grpc(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";

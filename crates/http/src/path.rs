@@ -1,39 +1,39 @@
-//! From the path of a target to the one form that rules and files are matched by.
+//! Canonical form of a target's path, for matching rules and files.
 //!
-//! The form is percent-decoded once, has no `.` and `..`, no empty segments and no first slash. An encoded slash is part of a
-//! segment, which keeps it as [`SLASH_IN_SEGMENT`]. Other servers read some paths differently: they take `%2F` or `\` for a
-//! separator, or drop what follows a `;`. [`Readings`] names those ways, and [`decode_as`] gives the form under each, so that
-//! whoever matches rules can refuse a path for which they disagree.
+//! The form is percent-decoded once, and has no `.` and `..`, no empty segments and no leading slash. An encoded slash
+//! belongs to its segment, as [`SLASH_IN_SEGMENT`]. Other servers interpret some paths differently: they treat `%2F`
+//! or `\` as a separator, or drop text after a `;`. [`Readings`] lists these interpretations, and [`decode_as`]
+//! returns the form under each, so that callers can refuse a path on whose rules they disagree.
 
 use crate::refusal::Refusal;
 use crate::token::{PATH, hex_value, is};
 use memchr::{memchr, memchr2};
 use std::borrow::Cow;
 
-/// Stands in a decoded path for a slash that belongs to a segment. No decoded path holds a NUL otherwise.
+/// Represents a slash within a segment of a decoded path. Decoded paths contain no other NUL.
 pub const SLASH_IN_SEGMENT: u8 = 0;
 
-/// What a decoded path needs to know beside its bytes.
+/// Properties of a decoded path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathFacts {
-    /// A segment but the last was empty (`//`).
+    /// An empty segment other than the last (`//`).
     pub empty_segment: bool,
-    /// A segment `.` or `..` was resolved.
+    /// A `.` or `..` segment was resolved.
     pub dot_segment: bool,
-    /// A percent-encoded slash: it is part of a name, and no file's name can hold one.
+    /// A percent-encoded slash: part of a name, which no file name can contain.
     pub encoded_slash: bool,
-    /// A segment begins with a dot, other than a first segment `.well-known` (RFC 8615).
+    /// A segment begins with a dot, except an initial `.well-known` (RFC 8615).
     pub hidden_segment: bool,
-    /// How others may read the path.
+    /// Interpretations that differ for this path.
     pub readings: Readings,
 }
 
-/// Ways to read a path in which servers differ.
+/// Set of path interpretations in which servers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readings(u8);
 
 impl Readings {
-    /// RFC 3986: slashes separate, and nothing else does.
+    /// RFC 3986: only slashes separate segments.
     pub const NONE: Self = Self(0);
     /// `%2F` separates segments.
     pub const ENCODED_SLASH: Self = Self(1);
@@ -41,43 +41,43 @@ impl Readings {
     pub const ENCODED_BACKSLASH: Self = Self(2);
     /// `\` separates segments, as in browsers (WHATWG URL, "path state").
     pub const BACKSLASH: Self = Self(4);
-    /// `..` removes an empty segment as it does any other, instead of what stands before it.
+    /// `..` removes an empty segment like any other, instead of the segment before it.
     pub const EMPTY_SEGMENTS: Self = Self(8);
-    /// What follows a `;` in a segment is its parameters and not its name (RFC 2396 §3.3; Java's servlets still do).
+    /// Text after a `;` in a segment is parameters, not part of the name (RFC 2396 §3.3; still so in Java servlets).
     pub const PARAMETERS: Self = Self(16);
 
-    /// Whether all of `other` are among them.
+    /// Returns whether it contains all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those of both.
+    /// Union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not `other`.
+    /// Difference of both sets.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Every combination of them, but none of them at all: up to 31.
+    /// All non-empty subsets: up to 31.
     pub fn combinations(self) -> impl Iterator<Item = Self> {
         (1..=self.0).filter(move |&bits| bits & !self.0 == 0).map(Self)
     }
 }
 
-/// Decodes `path`, which begins with `/`, into `decoded`. A percent sign that begins no encoding stands for itself.
+/// Decodes `path`, which begins with `/`, into `decoded`. An invalid percent-encoding stays literal.
 ///
 /// # Errors
-/// [`Refusal::TargetNul`] for `%00`, [`Refusal::PathAboveRoot`] where `..` leads above the root.
+/// [`Refusal::TargetNul`] for `%00`, [`Refusal::PathAboveRoot`] if `..` leads above the root.
 pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refusal> {
     let mut facts = PathFacts::default();
     decoded.clear();
@@ -125,10 +125,10 @@ pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refu
     Ok(facts)
 }
 
-/// Decodes `path` into `decoded` as somebody would who reads it in all the ways that `readings` names.
+/// Decodes `path` into `decoded` under all interpretations in `readings`.
 ///
 /// # Errors
-/// As [`decode_path`]: a path may lead above the root in one reading only.
+/// As [`decode_path`]: a path may lead above the root under one interpretation only.
 pub fn decode_as(path: &[u8], readings: Readings, decoded: &mut Vec<u8>) -> Result<(), Refusal> {
     decoded.clear();
     let mut rest = path.strip_prefix(b"/").unwrap_or(path);
@@ -155,7 +155,7 @@ pub fn decode_as(path: &[u8], readings: Readings, decoded: &mut Vec<u8>) -> Resu
     resolve(decoded, readings.has(Readings::EMPTY_SEGMENTS))
 }
 
-/// The byte that the percent-encoding at the beginning of `bytes` stands for, if there is one.
+/// Decodes a percent-encoding at the start of `bytes`, if there is one.
 fn decode_byte(bytes: &[u8]) -> Option<u8> {
     match bytes {
         [b'%', high, low, ..] => Some(hex_value(*high)? << 4 | hex_value(*low)?),
@@ -163,7 +163,7 @@ fn decode_byte(bytes: &[u8]) -> Option<u8> {
     }
 }
 
-/// Looks at the segments of a decoded path.
+/// Records properties of the segments of a decoded path.
 fn note_segments(decoded: &[u8], facts: &mut PathFacts) {
     let mut segments = decoded.split(|&byte| byte == b'/').peekable();
     let mut first = true;
@@ -179,10 +179,10 @@ fn note_segments(decoded: &[u8], facts: &mut PathFacts) {
     }
 }
 
-/// Removes dot segments (RFC 3986 §5.2.4) and empty ones from a decoded path. Unless `keeps_empty`, the empty ones go first, so
-/// that `..` does not remove one of them.
+/// Removes dot segments (RFC 3986 §5.2.4) and empty ones from a decoded path. Unless `keeps_empty`, empty ones are
+/// removed first, so that `..` does not remove one of them.
 fn resolve(decoded: &mut Vec<u8>, keeps_empty: bool) -> Result<(), Refusal> {
-    // What is written is empty, or ends with a slash, up to the last segment.
+    // The written part is empty, or ends with a slash before the last segment.
     let (mut read, mut written) = (0, 0);
     loop {
         let end = memchr(b'/', &decoded[read..]).map_or(decoded.len(), |at| read + at);
@@ -218,8 +218,9 @@ fn resolve(decoded: &mut Vec<u8>, keeps_empty: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `path` without dot segments and empty ones, still encoded: what [`decode_path`] makes of it stands there byte for byte, each
-/// maybe encoded. A path that [`decode_path`] refuses comes back without what leads above the root.
+/// Removes dot and empty segments from `path` without decoding it: it corresponds byte for byte to the output of
+/// [`decode_path`], with each byte possibly encoded. If [`decode_path`] refuses the path, segments above the root are
+/// dropped.
 pub fn normalize_path(path: &[u8]) -> Cow<'_, [u8]> {
     let segments = || path.strip_prefix(b"/").unwrap_or(path).split(|&byte| byte == b'/');
     let is_plain = |segment: &[u8]| !segment.is_empty() && count_dots(segment).is_none();
@@ -253,7 +254,7 @@ pub fn normalize_path(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(normal)
 }
 
-/// How many dots `segment` consists of, encoded or not, if it is one or two and nothing else.
+/// Number of dots, encoded or not, if `segment` consists of one or two dots only.
 fn count_dots(mut segment: &[u8]) -> Option<usize> {
     let mut dots = 0;
     while !segment.is_empty() {
@@ -266,8 +267,8 @@ fn count_dots(mut segment: &[u8]) -> Option<usize> {
     (1..=2).contains(&dots).then_some(dots)
 }
 
-/// Where in `raw`, a path with its first slash as [`normalize_path`] gives it, the byte stands that is at `decoded` in the path
-/// decoded without that slash.
+/// Offset in `raw`, the output of [`normalize_path`] with its leading slash, of the byte at offset `decoded` in the
+/// decoded path without that slash.
 pub fn raw_offset(raw: &[u8], decoded: usize) -> usize {
     let mut at = 1.min(raw.len());
     for _ in 0..decoded {
@@ -276,16 +277,16 @@ pub fn raw_offset(raw: &[u8], decoded: usize) -> usize {
     at.min(raw.len())
 }
 
-/// Appends `path` as the path of a Location. Browsers take two slashes at its beginning, or what they think are slashes, for
-/// another site's name (WHATWG URL, "special authority slashes state"), so there is one.
+/// Appends `path` as the path of a Location, with exactly one leading slash. Browsers interpret two slashes, or
+/// characters they treat as such, as the start of another host (WHATWG URL, "special authority slashes state").
 pub fn append_local(path: &[u8], out: &mut Vec<u8>) {
     let lead = path.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
     out.push(b'/');
     out.extend_from_slice(&path[lead..]);
 }
 
-/// `reference`, made of what a client may send in a target, as the value of a Location: what RFC 3986 does not allow in a URI is
-/// percent-encoded. Encodings that are there stay, and so do `#`, `[` and `]`.
+/// Encodes `reference`, which consists of characters valid in a request target, as the value of a Location: characters
+/// that RFC 3986 forbids in a URI are percent-encoded. Existing encodings, `#`, `[` and `]` stay.
 pub fn encode_location(reference: &[u8]) -> String {
     let mut encoded = String::with_capacity(reference.len());
     for &byte in reference {

@@ -1,25 +1,25 @@
-//! One byte range (RFC 9110 §14). Several are the matter of [`crate::ranges`].
+//! Single byte range (RFC 9110 §14). [`crate::ranges`] handles several.
 
 use crate::token::parse_decimal;
 
-/// What a Range field asks of a representation.
+/// Decision about a Range field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeDecision {
-    /// No range that we serve: the whole representation, 200.
+    /// No supported range: the whole representation, 200.
     Whole,
-    /// These bytes, both included: 206.
+    /// These bytes, inclusive: 206.
     Part {
         /// The first byte.
         first: u64,
         /// The last byte.
         last: u64,
     },
-    /// Well-formed and outside: 416.
+    /// Valid but out of bounds: 416.
     Unsatisfiable,
 }
 
-/// Decides what `value`, of a Range field, asks of `length` bytes. An unknown unit, several ranges and what breaks the
-/// grammar are ignored, as RFC 9110 §14.2 lets a server do; it must for the first.
+/// Evaluates `value`, of a Range field, for a representation of `length` bytes. An unknown unit, several ranges and
+/// invalid values are ignored, as RFC 9110 §14.2 permits, and requires for the first.
 pub fn decide_range(value: &[u8], length: u64) -> RangeDecision {
     let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return RangeDecision::Whole };
     if !value[..equals].eq_ignore_ascii_case(b"bytes") {
@@ -37,20 +37,20 @@ pub fn decide_range(value: &[u8], length: u64) -> RangeDecision {
 pub(crate) enum Spec {
     /// It breaks the grammar, or ends before it begins.
     Malformed,
-    /// No byte of it is there.
+    /// It is entirely out of bounds.
     Outside,
-    /// These bytes, both included and both there.
+    /// These bytes, inclusive, within bounds.
     Part { first: u64, last: u64 },
 }
 
-/// Reads `first-`, `first-last` or `-suffix`, without white space, for a representation of `length` bytes.
+/// Parses `first-`, `first-last` or `-suffix`, without white space, for a representation of `length` bytes.
 pub(crate) fn parse_spec(spec: &[u8], length: u64) -> Spec {
     let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return Spec::Malformed };
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
         return parse_suffix(last, length);
     }
-    // A number too large for us is a valid one beyond any end.
+    // A number too large for 64 bits is valid, beyond any end.
     let (Some(first), Some(last)) = (parse_position(first), parse_last(last)) else { return Spec::Malformed };
     if last < first {
         Spec::Malformed
@@ -61,7 +61,7 @@ pub(crate) fn parse_spec(spec: &[u8], length: u64) -> Spec {
     }
 }
 
-/// `-n`: the last n bytes. No bytes, or of nothing, is unsatisfiable (RFC 9110 §14.1.2).
+/// Parses `-n`: the last n bytes. Zero bytes, or an empty representation, are unsatisfiable (RFC 9110 §14.1.2).
 fn parse_suffix(digits: &[u8], length: u64) -> Spec {
     match parse_position(digits) {
         None => Spec::Malformed,

@@ -1,19 +1,18 @@
-//! Several byte ranges (RFC 9110 §14): which to serve, and the heads of a multipart/byteranges content (§14.6).
+//! Multiple byte ranges (RFC 9110 §14): selection, and part heads of multipart/byteranges content (§14.6).
 
 use crate::range::{Spec, parse_spec};
 use crate::token::trim;
 
-/// Parts of one answer at the most, after joining.
+/// Maximum parts of one response, after joining.
 pub const PARTS_MAX: usize = 16;
 
-/// Ranges read at the most, before joining.
+/// Maximum ranges parsed, before joining.
 const RANGES_MAX: usize = 64;
 
-/// Ranges with less than this between them are joined: a part's head costs about as much (RFC 9110 §15.3.7.2).
+/// Ranges less than this many bytes apart are joined: a part's head costs about as much (RFC 9110 §15.3.7.2).
 const GAP_BYTES_MAX: u64 = 80;
 
-/// How often a range may overlap one before it: more than two overlapping ranges are not asked for in good faith
-/// (RFC 9110 §14.2).
+/// Maximum overlaps between ranges: more indicate a broken or malicious client (RFC 9110 §14.2).
 const OVERLAPS_MAX: u32 = 2;
 
 /// A part of a representation.
@@ -21,19 +20,19 @@ const OVERLAPS_MAX: u32 = 2;
 pub struct Part {
     /// The first byte.
     pub first: u64,
-    /// The last byte, included.
+    /// The last byte, inclusive.
     pub last: u64,
 }
 
 impl Part {
-    /// Bytes in it; at least one.
+    /// Length; at least 1.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub const fn len(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// Two to [`PARTS_MAX`] parts, in the order in which they were asked for; no two touch.
+/// Up to [`PARTS_MAX`] parts in the order requested; no two are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     parts: [Part; PARTS_MAX],
@@ -46,7 +45,8 @@ impl Parts {
         &self.parts[..self.count]
     }
 
-    /// Adds `part`, joined with all that it comes near to, in the place of the first of them. False: no room.
+    /// Adds `part`, joined with all parts near it, in the position of the first of them. Returns false if there is no
+    /// room.
     fn add(&mut self, mut part: Part) -> bool {
         let mut place = None;
         let mut at = 0;
@@ -60,7 +60,7 @@ impl Parts {
             self.parts.copy_within(at + 1..self.count, at);
             self.count -= 1;
             place = Some(place.map_or(at, |place: usize| place.min(at)));
-            // It has grown, so it may be near to one that was passed.
+            // It has grown, so it may now be near an earlier part.
             at = 0;
         }
         if self.count == PARTS_MAX {
@@ -79,41 +79,41 @@ const fn are_near(left: Part, right: Part) -> bool {
     left.first <= right.last.saturating_add(reach) && right.first <= left.last.saturating_add(reach)
 }
 
-/// Why a Range field is answered with the whole representation.
+/// Reason to serve the whole representation despite a Range field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unranged {
-    /// Another unit, or it breaks the grammar.
+    /// Another unit, or invalid syntax.
     Malformed,
-    /// More ranges, or parts, than we serve in one answer.
+    /// More ranges or parts than the limits.
     TooMany,
     /// More than two ranges overlap.
     Overlapping,
-    /// The parts would not be less than the whole.
+    /// The parts would not be smaller than the whole.
     NotSmaller,
 }
 
-/// What a Range field asks of a representation.
+/// Decision about a Range field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for one decision
 pub enum RangesDecision {
-    /// Everything: 200.
+    /// The whole representation: 200.
     Whole(Unranged),
     /// One part: 206 with Content-Range.
     One(Part),
     /// Several parts: 206 as multipart/byteranges.
     Many(Parts),
-    /// Well-formed, and all outside: 416.
+    /// Valid, but all ranges are out of bounds: 416.
     Unsatisfiable,
 }
 
-/// Decides what `value`, of a Range field, asks of `length` bytes. Ranges that lie outside are left out as long as one
-/// lies inside. The parts keep the order in which they were asked for (RFC 9110 §15.3.7.2), since the client may have
-/// had a reason for it. A Range field may always be ignored (§14.2): that is what abuse gets.
+/// Evaluates `value`, of a Range field, for a representation of `length` bytes. Drops ranges out of bounds if at least
+/// one is within. The parts stay in the order requested (RFC 9110 §15.3.7.2), which the client may have chosen
+/// deliberately. A server may always ignore Range (§14.2), and does so for abusive ones.
 pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
     use RangesDecision::{Many, One, Unsatisfiable, Whole};
     let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return Whole(Unranged::Malformed) };
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
-    // The list's elements may have white space around them, but what surrounds the list may not.
+    // List elements may have surrounding white space, but the list may not.
     if !unit.eq_ignore_ascii_case(b"bytes") || trim(set).len() != set.len() {
         return Whole(Unranged::Malformed);
     }
@@ -131,7 +131,7 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
             Spec::Part { first, last } => Part { first, last },
         };
         if ranges > RANGES_MAX || too_many {
-            // The rest is only read for its grammar, so that what is malformed is never called something else.
+            // Still parse the rest, so that malformed input is always classified as malformed.
             too_many = true;
             continue;
         }
@@ -155,9 +155,9 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
     }
 }
 
-/// A boundary made from `seed`, which tells this version of this representation from others, and `counter`, which
-/// tells this answer from others: 32 characters that nobody can foresee who does not know both. Whether they stand in
-/// the content is not looked for; that they do is as likely as guessing 128 bits.
+/// Creates a boundary from `seed`, which identifies this version of the representation, and `counter`, which
+/// identifies this response: 32 characters, unpredictable without both. It does not check the content for the
+/// boundary, whose presence is as likely as guessing 128 bits.
 pub fn make_boundary(seed: &[u8], counter: u64) -> String {
     let hash = |basis: u64| {
         let bytes = seed.iter().chain(&[0]).copied().chain(counter.to_le_bytes());
@@ -168,14 +168,14 @@ pub fn make_boundary(seed: &[u8], counter: u64) -> String {
     format!("{:016x}{:016x}", hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142))
 }
 
-/// The head of a part of a representation of `length` bytes, with the delimiter before it. `fields` are whole lines
-/// that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first`: nothing stands before it.
+/// Head of a part of a representation of `length` bytes, including the preceding delimiter. `fields` are whole lines
+/// that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first`: it is the first part.
 pub fn format_part_head(boundary: &str, fields: &str, part: Part, length: u64, first: bool) -> String {
     let line_end = if first { "" } else { "\r\n" };
     format!("{line_end}--{boundary}\r\n{fields}Content-Range: bytes {}-{}/{length}\r\n\r\n", part.first, part.last)
 }
 
-/// What stands behind the last part (RFC 2046 §5.1.1).
+/// Closing delimiter after the last part (RFC 2046 §5.1.1).
 pub fn format_parts_end(boundary: &str) -> String {
     format!("\r\n--{boundary}--\r\n")
 }

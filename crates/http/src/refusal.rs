@@ -1,17 +1,17 @@
-//! Every reason for which a message is refused: one table gives the name, the status and the sentence.
+//! Reasons to refuse a message: one table defines name, status and sentence.
 //!
-//! A refusal is always the peer's fault. The server answers it with its status and closes the connection; the client
-//! counts it as a bad response. The names appear in the access log and in docs/reasons.md.
+//! A refusal is always the peer's fault. The server responds with its status and closes the connection; the client
+//! counts a bad response. The names appear in the access log and in docs/reasons.md.
 
 flatout_reason::reasons! {
-    /// Why a message was refused.
+    /// Reason to refuse a message.
     pub enum Refusal {
         name,
-        /// The status a server answers with.
+        /// Status of the server's response.
         status: u16,
         text,
     }
-    /// RFC 9112 §2.2: a recipient may accept a bare LF; a strict one does not.
+    /// RFC 9112 §2.2: a recipient may accept a bare LF; this one does not.
     BareLf, "bare_lf", 400, "A line ends in LF without CR before it.";
     /// RFC 9112 §2.2.
     BareCr, "bare_cr", 400, "A CR stands where no line ends.";
@@ -19,9 +19,9 @@ flatout_reason::reasons! {
     RequestLine, "request_line", 400, "The request line is not: method, one space, target, one space, version.";
     /// RFC 9110 §9.1: a method is a token.
     Method, "method", 400, "The method contains a character that no method may have.";
-    /// A TLS client hello came to a plain port.
+    /// A TLS ClientHello arrived on a plain port.
     TlsOnPlainPort, "tls_on_plain_port", 400, "This port speaks http, not https.";
-    /// Plain HTTP came to a TLS port.
+    /// Plain HTTP arrived on a TLS port.
     HttpOnTlsPort, "http_on_tls_port", 400, "This port speaks https, not http.";
     /// RFC 9110 §9.1.
     MethodTooLong, "method_too_long", 501, "The method is longer than any this server knows.";
@@ -42,7 +42,7 @@ flatout_reason::reasons! {
     TargetTooLong, "target_too_long", 414, "The request target is too long.";
     /// A percent-encoded NUL, which no file name can hold.
     TargetNul, "target_nul", 400, "The request target contains an encoded NUL.";
-    /// RFC 3986 §5.2.4 would drop such a segment; clients remove it, so what arrives is an attempt to climb.
+    /// RFC 3986 §5.2.4 would drop such a segment. Clients do so before sending, so this is an attempted traversal.
     PathAboveRoot, "path_above_root", 400, "The path leads above the root.";
     /// RFC 6585 §5.
     HeadTooLarge, "head_too_large", 431, "The header section is too large.";
@@ -58,7 +58,7 @@ flatout_reason::reasons! {
     ColonMissing, "colon_missing", 400, "A header line has no colon.";
     /// RFC 9110 §5.5.
     FieldValue, "field_value", 400, "A field value contains a control character or, over HTTP/2, begins or ends with white space.";
-    /// RFC 9110 §5.3: more than one line of a field that is no list.
+    /// RFC 9110 §5.3: several lines of a field that is not a list.
     FieldDuplicate, "field_duplicate", 400, "A field that may come once came more than once.";
     /// RFC 9112 §3.2.
     HostMissing, "host_missing", 400, "An HTTP/1.1 request needs a Host field.";
@@ -73,7 +73,7 @@ flatout_reason::reasons! {
     /// RFC 9112 §6.1.
     LengthWithTransferEncoding, "length_with_transfer_encoding", 400,
         "Content-Length and Transfer-Encoding came together.";
-    /// RFC 9112 §6.1: framing in a version that has none.
+    /// RFC 9112 §6.1: HTTP/1.0 does not define it.
     TransferEncodingVersion, "transfer_encoding_version", 400, "Transfer-Encoding came in an HTTP/1.0 message.";
     /// RFC 9112 §6.3.
     TransferEncodingInvalid, "transfer_encoding_invalid", 400,
@@ -90,13 +90,13 @@ flatout_reason::reasons! {
     ChunkSize, "chunk_size", 400, "A chunk size is not a hexadecimal number, or too large.";
     /// RFC 9112 §7.1.1.
     ChunkExtension, "chunk_extension", 400, "A chunk extension is malformed.";
-    /// The sum over a body; see `Limits::chunk_extension_bytes_max`.
+    /// Total over a body; see `Limits::chunk_extension_bytes_max`.
     ChunkExtensionTooLarge, "chunk_extension_too_large", 413, "The chunk extensions are too large.";
     /// RFC 9112 §7.1.
     ChunkEnd, "chunk_end", 400, "A chunk's data is not followed by CR LF.";
     /// RFC 9112 §7.1.2.
     TrailerTooLarge, "trailer_too_large", 431, "The trailer section is too large.";
-    /// RFC 9110 §6.5.1: fields of framing, routing and content format may not come in a trailer.
+    /// RFC 9110 §6.5.1: fields of framing, routing and content format are forbidden in trailers.
     TrailerForbidden, "trailer_forbidden", 400, "A trailer field may not come in a trailer.";
     /// RFC 9112 §4.
     StatusLine, "status_line", 502, "The status line is malformed.";

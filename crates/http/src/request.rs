@@ -1,4 +1,4 @@
-//! A request head: parsed by httparse's fields and our rules (RFC 9112 §3, §5, §6; RFC 9110 §7.2, §10.1.1).
+//! Request head: fields by httparse, plus stricter rules (RFC 9112 §3, §5, §6; RFC 9110 §7.2, §10.1.1).
 
 use crate::framing::{Framing, FramingFields, Version};
 use crate::head::{ConnectionOptions, FieldStorage, Fields, find_end, parse_fields};
@@ -9,7 +9,7 @@ use crate::target::{Target, parse_target};
 use crate::token::{TCHAR, is, trim};
 use memchr::memchr;
 
-/// A request method (RFC 9110 §9). Case matters.
+/// Request method (RFC 9110 §9). Case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method<'a> {
     /// GET.
@@ -20,14 +20,14 @@ pub enum Method<'a> {
     Options,
     /// CONNECT.
     Connect,
-    /// POST, PUT, DELETE, PATCH or TRACE: known, and not for every resource.
+    /// POST, PUT, DELETE, PATCH or TRACE: known, but not supported by every resource.
     Known(&'a str),
-    /// A token that this server does not know.
+    /// A token unknown to this server.
     Unknown(&'a str),
 }
 
 impl<'a> Method<'a> {
-    /// `None` for what is not even text, which no token is.
+    /// `None`: not even ASCII text, so no token.
     fn from_token(token: &'a [u8]) -> Option<Self> {
         match token {
             b"GET" => return Some(Self::Get),
@@ -55,7 +55,7 @@ impl<'a> Method<'a> {
     }
 }
 
-/// Fields a request may carry that a handler asks for; a bit each, so that asking for an absent one costs nothing.
+/// Set of optional request fields that are present, one bit each, so that checking for an absent one is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked(u8);
 
@@ -69,13 +69,13 @@ impl Asked {
     /// `Want-Repr-Digest` or `Want-Content-Digest` (RFC 9530 §4).
     pub const DIGEST: u8 = 8;
 
-    /// Whether any of `bits` is set.
+    /// Returns whether any of `bits` is set.
     pub const fn any(self, bits: u8) -> bool {
         self.0 & bits != 0
     }
 }
 
-/// A request head that broke no rule.
+/// A valid request head.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// The method.
@@ -86,24 +86,24 @@ pub struct RequestHead<'a> {
     pub target_text: &'a [u8],
     /// The version; 1.2 to 1.9 count as 1.1.
     pub version: Version,
-    /// The value of Host, valid; `None` only in HTTP/1.0.
+    /// Validated value of Host; `None` only in HTTP/1.0.
     pub host: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
-    /// How the body's end is known.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Whether the client wants the connection to persist (RFC 9112 §9.3).
+    /// Whether the client permits a persistent connection (RFC 9112 §9.3).
     pub persistent: bool,
     /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub expects_continue: bool,
-    /// Which optional fields are there.
+    /// Optional fields that are present.
     pub asked: Asked,
-    /// Bytes of the head, the empty line before the request line included.
+    /// Length of the head, including an empty line before the request line.
     pub head_bytes: usize,
 }
 
 impl RequestHead<'_> {
-    /// Whether the target is an absolute-form with the scheme https.
+    /// Returns whether the target is an absolute-form with scheme https.
     pub fn has_https_target(&self) -> bool {
         const PREFIX: &[u8] = b"https:";
         self.target_text.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
@@ -111,10 +111,10 @@ impl RequestHead<'_> {
     }
 }
 
-/// Parses the request head that `bytes` begin with. `Ok(None)`: more bytes are needed.
+/// Parses the request head at the start of `bytes`. `Ok(None)`: more bytes are needed.
 ///
-/// The result depends on the bytes in their order only, never on how they were cut: a refusal that a prefix earns is
-/// the refusal that the whole earns. One empty line before the request line is skipped (RFC 9112 §2.2).
+/// The result depends only on the bytes, not on how they were split: if a prefix is refused, the whole is refused for
+/// the same reason. One empty line before the request line is skipped (RFC 9112 §2.2).
 pub fn parse_request_head<'a>(
     bytes: &'a [u8],
     limits: &Limits,
@@ -154,9 +154,9 @@ pub fn parse_request_head<'a>(
     }))
 }
 
-/// Makes a request head of parts that another framing than HTTP/1.1 has carried (RFC 9113 §8.3). The same rules hold:
-/// the target is checked byte by byte, and so is every field that concerns the message itself. `authority` stands in
-/// for Host, and must agree with it when both are there.
+/// Builds a request head from parts received by other means than HTTP/1.1 (RFC 9113 §8.3). The same rules apply: the
+/// target and all fields relevant to the message are validated. `authority` replaces Host, and must equal it if both
+/// are present.
 pub fn assemble_request_head<'a>(
     method: &'a [u8],
     target_text: &'a [u8],
@@ -202,8 +202,8 @@ pub fn assemble_request_head<'a>(
     })
 }
 
-/// Refuses what cannot become a request, however much more comes: binary bytes, a TLS hello, an endless method.
-/// Returns the length of the method, or of what there is of it.
+/// Refuses input that cannot become a request, whatever follows: binary bytes, a TLS ClientHello, an endless method.
+/// Returns the length of the method, or of its part so far.
 fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<usize, Refusal> {
     for (at, &byte) in bytes.iter().take(limits.method_bytes_max + 1).enumerate() {
         if is(byte, TCHAR) {
@@ -226,11 +226,11 @@ struct RequestLine<'a> {
     version: Version,
 }
 
-/// `request-line = method SP request-target SP HTTP-version`, single spaces and nothing else. `line` has no line end,
-/// and `method_bytes` of a token and a space stand at its beginning.
+/// Parses `request-line = method SP request-target SP HTTP-version`, with single spaces only. `line` has no line end;
+/// the method token and a space at its start, `method_bytes` long, are validated already.
 fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
     let (method, rest) = (&line[..method_bytes], line.get(method_bytes + 1..).unwrap_or(b""));
-    // A CR within the line is a line end to some readers: that is its name, whatever part it stands in.
+    // Some implementations treat a CR within the line as a line end, so it is classified as such in any part.
     let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
     let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine).map_err(name_cr)?;
     let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);
@@ -250,7 +250,7 @@ fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) 
 pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, Refusal> {
     match bytes {
         b"HTTP/1.0" => Ok(Version::Http10),
-        // RFC 9110 §2.5: read a higher minor version as the highest one we know.
+        // RFC 9110 §2.5: treat a higher minor version as the highest known one.
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9'] => Ok(Version::Http11),
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit() => {
             Err(Refusal::VersionUnsupported)
@@ -266,7 +266,7 @@ struct Gathered<'a> {
     connection: ConnectionOptions,
     expects_continue: bool,
     asked: Asked,
-    /// One bit for each field of `SINGLETONS` seen.
+    /// One bit for each field of `SINGLETONS` present.
     singletons: u16,
 }
 
@@ -283,8 +283,8 @@ impl Gathered<'_> {
     }
 }
 
-/// Request fields that are no lists: a second line of one is malformed (RFC 9110 §5.3). Host and Content-Length
-/// have refusals of their own.
+/// Request fields that are not lists: a second line is malformed (RFC 9110 §5.3). Host and Content-Length have
+/// separate refusals.
 const SINGLETONS: [&str; 14] = [
     "range",
     "if-range",
@@ -302,7 +302,7 @@ const SINGLETONS: [&str; 14] = [
     "content-location",
 ];
 
-/// One pass over the fields: what concerns the message itself is checked, what a handler may ask for is marked.
+/// Makes one pass over the fields: validates those relevant to the message and marks optional ones.
 fn gather(fields: Fields<'_>) -> Result<Gathered<'_>, Refusal> {
     let mut gathered = Gathered::default();
     for (name, value) in fields.iter() {
@@ -312,7 +312,7 @@ fn gather(fields: Fields<'_>) -> Result<Gathered<'_>, Refusal> {
 }
 
 fn gather_field<'a>(gathered: &mut Gathered<'a>, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
-    // The length and the first letter leave at most one or two candidates; browsers' other fields cost one branch.
+    // Length and first letter leave at most two candidates; other fields cost one branch.
     let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
     let named = |candidate: &str| name.eq_ignore_ascii_case(candidate);
     match (name.len(), first) {

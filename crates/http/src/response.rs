@@ -1,4 +1,4 @@
-//! A response head, as the client role reads it (RFC 9112 §4).
+//! Response head in the client role (RFC 9112 §4).
 
 use crate::framing::{Framing, FramingFields, Version};
 use crate::head::{ConnectionOptions, FieldStorage, Fields, find_end, parse_fields};
@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::request::parse_version;
 
-/// A response head that broke no rule.
+/// A valid response head.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// The version; 1.2 to 1.9 count as 1.1.
@@ -15,25 +15,25 @@ pub struct ResponseHead<'a> {
     pub status: u16,
     /// All field lines.
     pub fields: Fields<'a>,
-    /// How the body's end is known.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Content-Length as declared, also where no body follows (HEAD, 304).
+    /// Declared Content-Length, even if no body follows (HEAD, 304).
     pub content_length: Option<u64>,
-    /// Whether the server will keep the connection open (RFC 9112 §9.3).
+    /// Whether the connection is persistent (RFC 9112 §9.3).
     pub persistent: bool,
-    /// Bytes of the head.
+    /// Length of the head.
     pub head_bytes: usize,
 }
 
 impl ResponseHead<'_> {
-    /// Whether this is an interim response, with a final one still to come (RFC 9110 §15.2). 101 is final here:
-    /// we never ask for an upgrade.
+    /// Returns whether this is an interim response (RFC 9110 §15.2). 101 counts as final: this client requests no
+    /// upgrade.
     pub const fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 }
 
-/// Parses the response head that `bytes` begin with; `to_head` when it answers a HEAD. `Ok(None)`: more bytes are
+/// Parses the response head at the start of `bytes`; `to_head`: the request was HEAD. `Ok(None)`: more bytes are
 /// needed.
 pub fn parse_response_head<'a>(
     bytes: &'a [u8],
@@ -42,7 +42,7 @@ pub fn parse_response_head<'a>(
     storage: &'a mut FieldStorage<'a>,
 ) -> Result<Option<ResponseHead<'a>>, Refusal> {
     if let Some((at, _)) = b"HTTP/".iter().zip(bytes).enumerate().find(|(_, (expected, byte))| expected != byte) {
-        // Nothing that follows can mend this; a TLS alert or another protocol is refused at its first byte.
+        // Later bytes cannot change this; a TLS alert or another protocol is refused at its first byte.
         debug_assert!(at < 5);
         return Err(Refusal::StatusLine);
     }
@@ -78,14 +78,14 @@ pub fn parse_response_head<'a>(
     }))
 }
 
-/// `status-line = HTTP-version SP status-code SP [ reason-phrase ]`. The second space is forgiven when no reason
-/// follows, as many servers leave it out and nothing can be misread.
+/// Parses `status-line = HTTP-version SP status-code SP [ reason-phrase ]`. Without a reason, the second space is
+/// optional: many servers omit it, and this causes no ambiguity.
 fn parse_status_line(line: &[u8]) -> Result<(Version, u16), Refusal> {
     let (Some(version), Some(b' '), Some(code)) = (line.get(..8), line.get(8), line.get(9..12)) else {
         return Err(Refusal::StatusLine);
     };
     let version = parse_version(version)?;
-    // RFC 9110 §15: a status from 600 on is invalid, and treated as a 5xx; 100 to 599 are what servers are to send.
+    // RFC 9110 §15: 100 to 599 are valid; a status of 600 or more is treated as a 5xx.
     let &[hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', units @ b'0'..=b'9'] = code else {
         return Err(Refusal::StatusLine);
     };

@@ -1,6 +1,6 @@
 //! Status codes and their reason phrases.
 
-/// Whether a response to a request other than HEAD may have content (RFC 9110 §6.4.1).
+/// Returns whether a response to a request other than HEAD may have content (RFC 9110 §6.4.1).
 pub const fn has_content(status: u16) -> bool {
     status >= 200 && status != 204 && status != 304
 }

@@ -2,8 +2,8 @@
 
 use sfv::{Dictionary, FieldType, List, Parser};
 
-/// Parses the lines of a field as one dictionary. `None`: there is no line, or the grammar is broken, and the field must
-/// be ignored (RFC 9651 §4.2).
+/// Parses the lines of a field as one dictionary. `None`: there is no line, or the grammar is violated and the field
+/// must be ignored (RFC 9651 §4.2).
 pub fn parse_dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Dictionary> {
     parse(lines)
 }
@@ -13,7 +13,7 @@ pub fn parse_list<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<List>
     parse(lines)
 }
 
-/// Lines without content are left out.
+/// Skips empty lines.
 fn parse<'a, T: FieldType>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<T> {
     let mut lines = lines.into_iter();
     let mut joined = lines.next()?.to_vec();

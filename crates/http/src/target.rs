@@ -1,21 +1,22 @@
 //! The four forms of a request target (RFC 9112 §3.2).
 //!
-//! RFC 3986 wants `[`, `|`, `"` and others percent-encoded, and browsers send them as they are (WHATWG URL, "query state"). So
-//! a path and a query may hold every visible ASCII character but `#`, and UTF-8; a percent sign need not begin an encoding.
-//! What could end the request line or split it is refused: spaces, controls, DEL, bytes that are not UTF-8.
+//! RFC 3986 requires percent-encoding of `[`, `|`, `"` and others, but browsers send them literally (WHATWG URL,
+//! "query state"). Hence path and query may contain every visible ASCII character except `#`, and UTF-8; a percent
+//! sign need not begin an encoding. Bytes that could end or split the request line are refused: spaces, controls, DEL,
+//! invalid UTF-8.
 
 use crate::host::check_host;
 use crate::refusal::Refusal;
 use crate::token::{PATH, TARGET, TCHAR, is};
 
-/// A request target whose form and bytes were checked. Nothing is decoded or normalised.
+/// A request target with validated form and bytes, neither decoded nor normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// `/path?query`, and what remains of an absolute-form once its authority is known.
+    /// `/path?query`, also from an absolute-form after its authority.
     Resource {
-        /// The path; begins with `/`.
+        /// The path, beginning with `/`.
         path: &'a [u8],
-        /// What follows the `?`, when there is one.
+        /// The part after `?`, if present.
         query: Option<&'a [u8]>,
         /// The host and port of an absolute-form; it overrides Host (RFC 9112 §3.2.2).
         authority: Option<&'a [u8]>,
@@ -46,7 +47,7 @@ fn parse_resource<'a>(bytes: &'a [u8], authority: Option<&'a [u8]>) -> Result<Ta
     Ok(Target::Resource { path, query, authority })
 }
 
-/// Every byte is a visible ASCII character but `#`, or belongs to a character of UTF-8.
+/// Checks that every byte is a visible ASCII character except `#`, or part of a UTF-8 character.
 fn check_characters(bytes: &[u8]) -> Result<(), Refusal> {
     let Some(first) = bytes.iter().position(|&byte| !is(byte, TARGET)) else { return Ok(()) };
     let rest = std::str::from_utf8(&bytes[first..]).map_err(|_| Refusal::TargetCharacter)?;
@@ -55,8 +56,8 @@ fn check_characters(bytes: &[u8]) -> Result<(), Refusal> {
     if rest.chars().all(is_allowed) { Ok(()) } else { Err(Refusal::TargetCharacter) }
 }
 
-/// `absolute-URI` of the schemes http and https; whether the connection is one of https is not known here. Another scheme
-/// is well-formed, but not ours to answer (RFC 9110 §7.4).
+/// Parses `absolute-URI` with scheme http or https, regardless of the connection's. Another scheme is valid, but not
+/// served (RFC 9110 §7.4).
 fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Refusal::Target)?;
     let (scheme, rest) = (&target[..colon], &target[colon + 1..]);
@@ -67,7 +68,7 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     }
     let after_slashes = rest.strip_prefix(b"//").map(split_authority);
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-        // An authority of another scheme may have a user, or be empty.
+        // An authority of another scheme may have user information, or be empty.
         let (authority, resource) = after_slashes.unwrap_or((b"", rest));
         let host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or(authority);
         check_characters(resource)?;
@@ -81,7 +82,7 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     let (authority, resource) = after_slashes.ok_or(Refusal::TargetAuthority)?;
     check_host(authority).map_err(|_| Refusal::TargetAuthority)?;
     match resource {
-        // RFC 9112 §3.2.4: OPTIONS for a URI with an empty path and no query means the server.
+        // RFC 9112 §3.2.4: OPTIONS for a URI with empty path and no query refers to the server.
         [] if method == b"OPTIONS" => Ok(Target::Asterisk),
         [] => parse_resource(b"/", Some(authority)),
         [b'?', query @ ..] => {
@@ -92,12 +93,12 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     }
 }
 
-/// Splits what follows `//` where the authority ends (RFC 3986 §3.2).
+/// Splits the text after `//` at the end of the authority (RFC 3986 §3.2).
 fn split_authority(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(bytes.len()))
 }
 
-/// `authority-form = uri-host ":" port`: here the port is required (RFC 9112 §3.2.3).
+/// Parses `authority-form = uri-host ":" port`; the port is required (RFC 9112 §3.2.3).
 fn parse_authority_form(target: &[u8]) -> Result<&[u8], Refusal> {
     let port_given = target.iter().rposition(|&byte| byte == b':').is_some_and(|colon| {
         let port = &target[colon + 1..];

@@ -1,16 +1,16 @@
-//! The character classes of the grammars, as one table of bits.
+//! Character classes of the grammars in one bit table.
 
 /// `tchar` (RFC 9110 §5.6.2).
 pub const TCHAR: u8 = 1;
-/// `pchar` without `pct-encoded`, and `/` (RFC 3986 §3.3): what a path may hold unencoded.
+/// `pchar` without `pct-encoded`, and `/` (RFC 3986 §3.3): characters unencoded in a path.
 pub const PATH: u8 = 2;
-/// Visible ASCII but `#`: what clients send in a path or a query, percent signs included.
+/// Visible ASCII except `#`: characters that clients send in a path or a query, including percent signs.
 pub const TARGET: u8 = 4;
 /// `reg-name` (RFC 3986 §3.2.2) without `pct-encoded`.
 pub const REG_NAME: u8 = 8;
 /// `HEXDIG`, either case.
 pub const HEX: u8 = 16;
-/// What a quoted string may hold unescaped: `qdtext` (RFC 9110 §5.6.4).
+/// Unescaped characters of a quoted string: `qdtext` (RFC 9110 §5.6.4).
 pub const QDTEXT: u8 = 32;
 /// `etagc` (RFC 9110 §8.8.3).
 pub const ETAGC: u8 = 64;
@@ -62,18 +62,18 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// Whether `byte` is in any of `classes`.
+/// Returns whether `byte` is in any of `classes`.
 #[inline]
 pub const fn is(byte: u8, classes: u8) -> bool {
     CLASSES[byte as usize] & classes != 0
 }
 
-/// Whether `bytes` is a `token` (RFC 9110 §5.6.2): not empty, `tchar` only.
+/// Returns whether `bytes` is a `token` (RFC 9110 §5.6.2): non-empty, `tchar` only.
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is(byte, TCHAR))
 }
 
-/// The value of a hexadecimal digit.
+/// Value of a hexadecimal digit.
 pub const fn hex_value(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -94,7 +94,7 @@ pub fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// A decimal number of one digit or more and nothing else. `None` also when it does not fit.
+/// Parses a decimal number of at least one digit. `None` also if it overflows.
 pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {
         return None;

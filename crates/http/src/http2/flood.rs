@@ -1,14 +1,14 @@
-//! When frames that cost the client little and the server more are too many (RFC 9113 §10.5).
+//! Flood protection: limits on frames that cost the client little and the server more (RFC 9113 §10.5).
 //!
-//! Each kind has a budget: so many at once, so many more a second, and some for work that was done, since honest
-//! clients ping, update windows and cancel in step with what they are sent. Bytes and time go in, and a decision comes
-//! out, before the protocol's own machine has seen the bytes: so a flood costs no more than looking at frame heads.
+//! Each kind of frame has a budget: a burst, a rate per second, and a credit for work done, since honest clients ping,
+//! update windows and cancel in proportion to what they receive. The check runs on frame heads before the protocol
+//! implementation sees the bytes, so a flood costs no more than scanning them. Time is an argument.
 
 use super::frame::{Frame, Scanner, flag, kind};
 use super::resizes::ResizeCounter;
 
 flatout_reason::reasons! {
-    /// Too many of something.
+    /// Kind of flood.
     pub enum Flood { name, text, }
     RapidReset, "rapid_reset", "The client reset streams faster than it let them be answered.";
     MadeYouReset, "made_you_reset", "The client broke rules of streams so that the server had to reset them.";
@@ -21,55 +21,55 @@ flatout_reason::reasons! {
     Other, "frame_flood", "The client sent PRIORITY, unknown or unasked-for frames without end.";
 }
 
-/// What a watch ends a connection for.
+/// Reason to close a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offence {
     /// Too many frames of a kind.
     Flood(Flood),
-    /// A frame has a length that its type cannot have, which is the connection's error (RFC 9113 §4.2).
+    /// A frame has an invalid length for its type: a connection error (RFC 9113 §4.2).
     FrameSize,
     /// The first frame is not SETTINGS (RFC 9113 §3.4).
     NoSettings,
 }
 
-/// CONTINUATION frames of one header section. Frames hold 16 KiB, as do all fields together, so one is enough for
-/// whoever fills them.
+/// Maximum CONTINUATION frames per field section. A frame holds up to 16 KiB, as does the whole section, so one is
+/// enough if frames are full.
 pub const CONTINUATIONS_MAX: u32 = 5;
 
-/// One budget's terms.
+/// Parameters of a budget.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
-    /// Frames at once.
+    /// Burst, in frames.
     burst: u32,
-    /// Frames more a second.
+    /// Frames per second.
     per_s: u32,
-    /// Frames more for each response head, and each DATA frame, that the server has sent.
+    /// Additional frames for each response head and DATA frame sent by the server.
     per_sent: u32,
 }
 
-/// 128 streams may be open, and whoever leaves a page resets them all. Resets after an answer are paid for by it in
-/// part: a client that reads one answer in two is no attacker.
+/// Up to 128 streams may be open, and leaving a page resets all. Responses pay for part of the resets: a client that
+/// reads every second response is no attacker.
 const RESETS: Terms = Terms { burst: 200, per_s: 20, per_sent: 0 };
 
-/// Milli-frames of the reset budget that one response head, or DATA frame, gives back.
+/// Thousandths of a frame that one response head or DATA frame adds to the reset budget.
 const RESET_MILLI_PER_SENT: u32 = 500;
 
-/// Breaking a stream's rules is nothing that a client does in step with anything.
+/// No honest client violates stream rules regularly.
 const PROVOKED_RESETS: Terms = Terms { burst: 100, per_s: 1, per_sent: 0 };
 
-/// Clients that measure bandwidth ping once for each DATA frame they get (gRPC does); others once in many seconds.
+/// Clients that measure bandwidth (gRPC) ping once per received DATA frame; others rarely.
 const PINGS: Terms = Terms { burst: 200, per_s: 10, per_sent: 1 };
 
-/// One at the beginning, one when a window is resized; acknowledgements are not counted here.
+/// One at the start, one when a window is resized; acknowledgements are not counted here.
 const SETTINGS: Terms = Terms { burst: 50, per_s: 2, per_sent: 0 };
 
-/// No known client sends any but to end a stream.
+/// Known clients send these only to end a stream.
 const EMPTY_DATA: Terms = Terms { burst: 100, per_s: 5, per_sent: 0 };
 
-/// Two for each DATA frame, for its stream and the connection, is common; some open a window for each request.
+/// Two per DATA frame, for stream and connection, are common; some clients open a window for each request.
 const WINDOW_UPDATES: Terms = Terms { burst: 1000, per_s: 100, per_sent: 4 };
 
-/// Firefox sends six PRIORITY frames at first, some clients one for each request; acknowledgements answer what was
+/// Firefox sends six PRIORITY frames at first, some clients one per request; acknowledgements correspond to frames
 /// sent.
 const OTHERS: Terms = Terms { burst: 500, per_s: 50, per_sent: 2 };
 
@@ -80,7 +80,7 @@ const INTERNAL_ERROR: u32 = 0x2;
 #[derive(Clone, Debug)]
 struct Budget {
     terms: Terms,
-    /// What is left, in thousandths of a frame.
+    /// Remaining budget, in thousandths of a frame.
     milli: u32,
     refilled_ms: u64,
 }
@@ -94,9 +94,9 @@ impl Budget {
         self.milli = self.milli.saturating_add(milli).min(self.terms.burst * 1000);
     }
 
-    /// Takes one frame; `false` when there is none left.
+    /// Takes one frame; `false` if none is left.
     fn take(&mut self, now_ms: u64) -> bool {
-        // A frame a second is a thousandth of one a millisecond.
+        // One frame per second is a thousandth of a frame per millisecond.
         let passed_ms = now_ms.saturating_sub(self.refilled_ms);
         self.refilled_ms = now_ms;
         let refill = passed_ms.saturating_mul(u64::from(self.terms.per_s));
@@ -111,7 +111,7 @@ impl Budget {
     }
 }
 
-/// Watches one connection of a server, in both directions.
+/// Flood protection of one server connection, in both directions.
 #[derive(Clone, Debug)]
 pub struct Watch {
     received: Scanner,
@@ -123,16 +123,16 @@ pub struct Watch {
     empty_data: Budget,
     window_updates: Budget,
     others: Budget,
-    /// CONTINUATION frames of the header section at hand; `None` between sections.
+    /// CONTINUATION frames of the current field section; `None` between sections.
     continuations: Option<u32>,
-    /// Changes of the table's size in that section.
+    /// Changes of the dynamic table size in that section.
     resizes: ResizeCounter,
-    /// Whether the client's first frame has come.
+    /// Whether the client's first frame has arrived.
     begun: bool,
 }
 
 impl Watch {
-    /// For a connection whose client begins with the preface.
+    /// State for a connection that begins with the client preface.
     pub const fn new() -> Self {
         Self {
             received: Scanner::after_preface(),
@@ -150,17 +150,17 @@ impl Watch {
         }
     }
 
-    /// Whether a header section has begun and not ended.
+    /// Returns whether a field section is in progress.
     pub const fn is_within_fields(&self) -> bool {
         self.continuations.is_some()
     }
 
-    /// Whether the client's preface is whole: its first frame has come.
+    /// Returns whether the client preface is complete: its first frame has arrived.
     pub const fn has_begun(&self) -> bool {
         self.begun
     }
 
-    /// Looks at what the client has sent.
+    /// Handles bytes received from the client.
     pub fn handle_received(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Offence> {
         while let Some(frame) = self.received.next_frame(&mut bytes) {
             if !std::mem::replace(&mut self.begun, true) && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
@@ -191,7 +191,7 @@ impl Watch {
                 if count > CONTINUATIONS_MAX {
                     return Err(Flood::Continuation);
                 }
-                // Sections in pieces are rare, and many of them as suspect as one in very many pieces.
+                // Split sections are rare, and many of them are as suspect as one split into very many frames.
                 (&mut self.others, Flood::Continuation)
             }
             kind::RST_STREAM => (&mut self.resets, Flood::RapidReset),
@@ -203,7 +203,7 @@ impl Watch {
         if budget.take(now_ms) { Ok(()) } else { Err(flood) }
     }
 
-    /// Looks at what the server sends: work that it has done, and resets that it was made to send.
+    /// Handles bytes sent by the server: credit for work, and resets provoked by the client.
     pub fn handle_sent(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Flood> {
         while let Some(frame) = self.sent.next_frame(&mut bytes) {
             match frame.kind {
@@ -215,7 +215,7 @@ impl Watch {
                 }
                 // The client must acknowledge each.
                 kind::PING | kind::SETTINGS if !frame.has(flag::ACK) => self.others.give(1000),
-                // What the server itself has decided is nobody's fault.
+                // The server's own decisions do not count against the client.
                 kind::RST_STREAM if matches!(frame.lead_number(), NO_ERROR | INTERNAL_ERROR | CANCEL) => {}
                 kind::RST_STREAM if !self.provoked_resets.take(now_ms) => return Err(Flood::MadeYouReset),
                 _ => {}
@@ -231,8 +231,8 @@ impl Default for Watch {
     }
 }
 
-/// Whether the frame's type cannot have its length. Those that are an error of their stream only, and those with
-/// fields, are left to the protocol machine.
+/// Returns whether the frame's length is invalid for its type. Stream errors, and frames with fields, are left to the
+/// protocol implementation.
 const fn has_wrong_size(frame: &Frame) -> bool {
     match frame.kind {
         kind::SETTINGS if frame.has(flag::ACK) => frame.payload_bytes != 0,
@@ -244,7 +244,7 @@ const fn has_wrong_size(frame: &Frame) -> bool {
     }
 }
 
-/// No content, and not the end of a stream either. Padding is no content.
+/// Returns whether it has no content and does not end a stream. Padding is not content.
 const fn is_empty_data(frame: &Frame) -> bool {
     let content = if frame.has(flag::PADDED) {
         frame.payload_bytes.saturating_sub(1).saturating_sub(frame.lead[0] as u32)

@@ -1,17 +1,17 @@
-//! Where the frames of HTTP/2 begin (RFC 9113 §4.1), however the bytes were cut. Payloads pass unread but for their
-//! first bytes.
+//! Frame boundaries of HTTP/2 (RFC 9113 §4.1) in any split of the input. Only the first bytes of a payload are
+//! inspected.
 
-/// What a client begins with (RFC 9113 §3.4).
+/// Client preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of a frame's head.
+/// Length of a frame head.
 pub const HEAD_BYTES: usize = 9;
 
-/// Bytes of a payload that are looked at: an error code, an increment, or the start of a field block behind the length of its
-/// padding and a priority.
+/// Inspected bytes of a payload: an error code, an increment, or the start of a field block after pad length and
+/// priority.
 pub(super) const LEAD_BYTES: usize = 24;
 
-/// The types that RFC 9113 §6 defines.
+/// Frame types of RFC 9113 §6.
 pub mod kind {
     /// DATA.
     pub const DATA: u8 = 0;
@@ -35,7 +35,7 @@ pub mod kind {
     pub const CONTINUATION: u8 = 9;
 }
 
-/// The flags that matter here.
+/// Frame flags used here.
 pub mod flag {
     /// Of SETTINGS and PING.
     pub const ACK: u8 = 0x1;
@@ -49,62 +49,62 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// The head of one frame, and the beginning of its payload.
+/// Head of a frame, and the start of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Bytes of payload.
+    /// Length of the payload.
     pub payload_bytes: u32,
     /// The type; see [`kind`].
     pub kind: u8,
     /// The flags; see [`flag`].
     pub flags: u8,
-    /// The stream it belongs to; 0 for the connection. The reserved bit is left out.
+    /// Stream identifier without the reserved bit; 0 for the connection.
     pub stream: u32,
-    /// The first bytes of the payload; 0 where there are none.
+    /// First bytes of the payload, padded with 0.
     pub lead: [u8; LEAD_BYTES],
 }
 
 impl Frame {
-    /// Whether all of `flags` are set.
+    /// Returns whether all of `flags` are set.
     pub const fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
-    /// The first four bytes as a number: the error code of RST_STREAM.
+    /// First four bytes as a number: the error code of RST_STREAM.
     pub const fn lead_number(&self) -> u32 {
         let [first, second, third, fourth, ..] = self.lead;
         u32::from_be_bytes([first, second, third, fourth])
     }
 }
 
-/// Finds the frames in a stream of bytes.
+/// Finds frames in a byte stream.
 #[derive(Clone, Debug)]
 pub struct Scanner {
-    /// The head at hand, and what is looked at of its payload.
+    /// Current head and inspected payload bytes.
     gathered: [u8; HEAD_BYTES + LEAD_BYTES],
     gathered_bytes: u8,
-    /// Bytes to pass over before the next head.
+    /// Bytes to skip before the next head.
     skip_bytes: u32,
 }
 
 impl Scanner {
-    /// For a stream that begins with a frame: what a server sends.
+    /// Scanner for a server's stream, which begins with a frame.
     pub const fn new() -> Self {
         Self { gathered: [0; HEAD_BYTES + LEAD_BYTES], gathered_bytes: 0, skip_bytes: 0 }
     }
 
-    /// For a stream that begins with the preface: what a client sends.
+    /// Scanner for a client's stream, which begins with the preface.
     pub const fn after_preface() -> Self {
         Self { skip_bytes: PREFACE.len() as u32, ..Self::new() }
     }
 
-    /// Whether a part of a head has passed and the rest has not.
+    /// Returns whether a head is incomplete.
     pub const fn is_within_head(&self) -> bool {
         self.gathered_bytes > 0
     }
 
-    /// Takes from `bytes` up to where the next frame is known, or to their end. The rest of the payload passes with
-    /// the calls that follow.
+    /// Consumes `bytes` up to the next complete frame head and inspected payload, or to their end. Later calls skip
+    /// the rest of the payload.
     pub fn next_frame(&mut self, bytes: &mut &[u8]) -> Option<Frame> {
         loop {
             let skipped = bytes.len().min(self.skip_bytes as usize);
@@ -129,7 +129,7 @@ impl Scanner {
         u32::from_be_bytes([0, self.gathered[0], self.gathered[1], self.gathered[2]])
     }
 
-    /// Bytes of the head and, when it is there, of what is looked at behind it.
+    /// Required bytes of the head and, once it is complete, of the inspected payload.
     fn wanted_bytes(&self) -> usize {
         if usize::from(self.gathered_bytes) < HEAD_BYTES {
             return HEAD_BYTES;

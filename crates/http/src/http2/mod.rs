@@ -1,14 +1,14 @@
-//! What this project must know of HTTP/2 itself (RFC 9113): where frames begin, when there are too many of one kind,
-//! and how large windows must be. Everything else of the protocol is the h2 crate's, in `flatout-net`.
+//! HTTP/2 support (RFC 9113) besides the h2 crate in `flatout-net`: frame boundaries, flood protection and window
+//! sizes.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`frame`] | where frames begin, however the bytes were cut |
-//! | [`flood`] | how many frames of a kind are too many |
-//! | [`resizes`] | how many changes of the table's size a field block may begin with |
-//! | [`window`] | how large windows must be for the bandwidth and the delay of a connection |
+//! | [`frame`] | frame boundaries in any split of the input |
+//! | [`flood`] | limits per kind of frame |
+//! | [`resizes`] | limit on changes of the dynamic table size per field block |
+//! | [`window`] | window sizes by bandwidth and delay |
 //!
-//! Absent by design: header compression, streams, who may send how much.
+//! Absent by design: header compression, streams, flow control.
 
 pub mod flood;
 pub mod frame;

@@ -1,40 +1,40 @@
-//! Changes of the dynamic table's size at the start of a field block (RFC 7541 §4.2, §6.3), counted before the block is decoded.
+//! Dynamic table size updates at the start of a field block (RFC 7541 §4.2, §6.3), counted before decoding.
 //!
-//! A change is one byte, says nothing that the next one does not overrule, and counts towards no limit of fields. So a block
-//! could hold as many as it has bytes.
+//! An update is one byte, is superseded by the next one, and counts towards no limit on fields. Without a limit, a
+//! block could consist of updates only.
 
 use super::frame::{Frame, LEAD_BYTES, flag, kind};
 
-/// Changes at the start of a block: the smallest size since the last block, and the final one (RFC 7541 §4.2).
+/// Maximum updates at the start of a block: the smallest size since the last block, and the final one (RFC 7541 §4.2).
 pub const RESIZES_MAX: u8 = 2;
 
-/// Bytes of a change at most: its first, and four more of an integer, which is more than any table's size needs. A decoder
-/// refuses longer integers.
+/// Maximum bytes of an update: the first, and four more of an integer, which exceeds any table size. Decoders refuse
+/// longer integers.
 const RESIZE_BYTES_MAX: usize = 5;
 
-/// Bytes of HEADERS ahead of its fragment: the length of the padding, and a priority.
+/// Bytes before the fragment in HEADERS: pad length and priority.
 const PREFIX_BYTES_MAX: usize = 6;
 
-// What is looked at of a frame shows one change too many, wherever its fragment begins.
+// The inspected bytes always include one update too many, wherever the fragment begins.
 const _: () = assert!(LEAD_BYTES > PREFIX_BYTES_MAX + RESIZE_BYTES_MAX * RESIZES_MAX as usize);
 
-/// Counts the changes with which the field block at hand begins.
+/// Counts the updates at the start of the current field block.
 #[derive(Clone, Debug)]
 pub(super) struct ResizeCounter {
     count: u8,
-    /// An integer goes on with the next byte.
+    /// The integer continues in the next byte.
     within_integer: bool,
-    /// A field has come: RFC 7541 §4.2 allows no change after it, which the decoder checks.
+    /// A field has occurred: RFC 7541 §4.2 forbids later updates, which the decoder checks.
     has_field: bool,
 }
 
 impl ResizeCounter {
-    /// For a connection without a block.
+    /// State outside a block.
     pub(super) const fn new() -> Self {
         Self { count: 0, within_integer: false, has_field: false }
     }
 
-    /// Looks at a HEADERS or CONTINUATION frame. Returns whether the block still has no more than [`RESIZES_MAX`] changes.
+    /// Handles a HEADERS or CONTINUATION frame. Returns whether the block still has at most [`RESIZES_MAX`] updates.
     pub(super) fn handle_frame(&mut self, frame: &Frame) -> bool {
         if frame.kind == kind::HEADERS {
             *self = Self::new();
@@ -57,7 +57,7 @@ impl ResizeCounter {
     }
 }
 
-/// What is known of the frame's fragment of the block; `None` when it has none.
+/// Inspected bytes of the frame's field block fragment; `None` if it has none.
 fn fragment_of(frame: &Frame) -> Option<&[u8]> {
     let (mut start, mut end) = (0, frame.payload_bytes as usize);
     if frame.kind == kind::HEADERS && frame.has(flag::PADDED) {

@@ -1,54 +1,54 @@
-//! How large the windows of flow control must be (RFC 9113 §5.2): as large as the bandwidth-delay product, which is
-//! what a peer can have on its way, and no larger.
+//! Flow-control window sizes (RFC 9113 §5.2): as large as the bandwidth-delay product, the maximum a peer can have in
+//! flight, and no larger.
 //!
-//! A probe is a PING, sent when content is taken. Until its acknowledgement one round trip passes. When a stream, or
-//! the whole connection, took about as much as its window in that time, and faster than ever before, the window was the
-//! limit, and it doubles. When nothing is gained any more, probes become rare.
+//! A probe is a PING, sent when content is consumed; its acknowledgement measures one round trip. If a stream or the
+//! connection consumed about its window in that time, faster than ever before, the window was the limit, and it
+//! doubles. If growth brings no gain, probes become rare.
 //!
-//! Absent by design: the clock, frames, and how much memory there is: time comes in, sizes go out.
+//! Absent by design: the clock, frames and memory limits. Times are arguments, sizes are results.
 
-/// The largest window of a stream, in bytes.
+/// Maximum window of a stream, in bytes.
 pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
 
-/// The longest time between two probes, in microseconds.
+/// Maximum interval between two probes, in microseconds.
 const PAUSE_US_MAX: u64 = 10_000_000;
 
-/// What is taken on one stream while a probe is under way.
+/// Bytes consumed on one stream during a probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamCount {
     probe: u32,
     bytes: u64,
 }
 
-/// The sizes of one connection's windows, in bytes.
+/// Window sizes of one connection, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Of each stream: SETTINGS_INITIAL_WINDOW_SIZE.
+    /// Per stream: SETTINGS_INITIAL_WINDOW_SIZE.
     pub stream: u32,
-    /// Of the connection.
+    /// For the connection.
     pub connection: u32,
 }
 
-/// Estimates what one connection's windows must be.
+/// Estimates the window sizes of one connection.
 #[derive(Clone, Debug)]
 pub struct WindowEstimator {
     windows: Windows,
-    /// Tells one probe from the next.
+    /// Number of the current probe.
     probe: u32,
-    /// When the probe under way was sent.
+    /// Time at which the current probe was sent.
     sent_us: Option<u64>,
-    /// Bytes taken since then: of all streams, and of the stream that took most.
+    /// Bytes consumed since then: in total, and on the stream with the most.
     total_bytes: u64,
     stream_bytes: u64,
-    /// Bytes a second that were reached.
+    /// Highest rate so far, in bytes per second.
     rate_max: u64,
-    /// The next probe is not sent earlier.
+    /// Earliest time of the next probe.
     next_us: u64,
     pause_us: u64,
 }
 
 impl WindowEstimator {
-    /// For a connection that begins with these windows.
+    /// Estimator for a connection with these initial windows.
     pub const fn new(windows: Windows) -> Self {
         Self { windows, probe: 0, sent_us: None, total_bytes: 0, stream_bytes: 0, rate_max: 0, next_us: 0, pause_us: 0 }
     }
@@ -58,8 +58,8 @@ impl WindowEstimator {
         self.windows
     }
 
-    /// `bytes` were taken from a stream, so that its peer may send as many again. Returns whether a PING is to be sent
-    /// now; the probe begins with that.
+    /// Handles `bytes` consumed from a stream, which its peer may send again. Returns whether to send a PING now; the
+    /// probe begins with it.
     pub fn handle_taken(&mut self, stream: &mut StreamCount, bytes: u64, now_us: u64) -> bool {
         let begins = self.sent_us.is_none() && now_us >= self.next_us;
         if begins {
@@ -82,9 +82,9 @@ impl WindowEstimator {
         let Some(sent_us) = self.sent_us.take() else { return false };
         let round_trip_us = now_us.saturating_sub(sent_us).max(1);
         let rate = self.total_bytes.saturating_mul(1_000_000) / round_trip_us;
-        // An eighth: less may be chance.
+        // One eighth: a smaller increase may be chance.
         let rises = rate > self.rate_max.saturating_add(self.rate_max / 8);
-        // What was measured once is forgotten slowly: a path may become better again.
+        // Forget old measurements slowly: a path may improve again.
         self.rate_max = rate.max(self.rate_max - self.rate_max / 8);
         let before = self.windows;
         if rises {
@@ -101,7 +101,7 @@ impl WindowEstimator {
     }
 }
 
-/// What a window should be after a round trip in which `taken` bytes came, when `announced` was the window.
+/// New size of a window after a round trip with `taken` bytes consumed, given the `announced` window.
 fn grown(window: u32, announced: u32, taken: u64) -> u32 {
     if taken.saturating_mul(3) < u64::from(announced) * 2 {
         return window;
