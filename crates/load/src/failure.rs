@@ -1,10 +1,10 @@
-//! Why a request failed: one table for the record, the text and the JSON.
+//! Failure kinds: one table for records, text and JSON.
 //!
-//! The first eight names are httperf's, so that old reports and new ones can be laid side by side; the rest say what
-//! httperf could not see. One request fails for exactly one of these.
+//! The first eight names are httperf's, so that reports can be compared; the rest distinguish failures that httperf
+//! does not. Each failed request has exactly one kind.
 
 flatout_reason::reasons! {
-    /// The one reason a request failed.
+    /// The reason a request failed.
     #[derive(PartialOrd, Ord)]
     pub enum FailureKind { name, text, }
     ClientTimo,  "client-timo",  "no complete answer within the request timeout";
@@ -25,10 +25,10 @@ flatout_reason::reasons! {
 }
 
 impl FailureKind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Position in [`FailureKind::ALL`], for counters kept in an array.
+    /// Index in [`FailureKind::ALL`], for arrays of counters.
     pub const fn index(self) -> usize {
         self as usize
     }

@@ -1,4 +1,4 @@
-//! Whether a run can be believed, whether it met what was required, and when it is warm or tight enough.
+//! Judgement of runs: validity of figures, requirements, and detection of steady state and tight estimates.
 
 mod batches;
 pub mod failing;

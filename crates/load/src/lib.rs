@@ -1,13 +1,13 @@
 //! Load plans, recording and statistics.
 //!
-//! What a run should do ([`plan`]), one thread's share of it at work ([`schedule`]), what came of it ([`record`]), whether
-//! it can be believed ([`judge`]), why a request failed ([`failure`]) and the document all views read ([`report`]). What is
-//! asked for ([`workload`]), and what several runs say together ([`stats`]).
+//! Modules: the plan of a run ([`plan`]), execution of one thread's share ([`schedule`]), results ([`record`]),
+//! validity ([`judge`]), failure kinds ([`failure`]), the document for all views ([`report`]), the requests
+//! ([`workload`]) and statistics over several runs ([`stats`]).
 //!
-//! Absent on purpose: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic clock,
-//! so every rule here can be tested without waiting.
+//! Absent by design: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic
+//! clock, so every rule is testable without waiting.
 
-/// Has a table of names written and read as its names.
+/// Serialises an enum by its table of names.
 macro_rules! by_name {
     ($table:ident, $what:literal) => {
         impl serde::Serialize for $table {

@@ -1,10 +1,12 @@
-//! What a run should do, as data.
+//! Plan of a run, as data.
 //!
-//! A [`Plan`] is one load level: how visits arrive, what a visit does, how connections are used, when it is warm and when
-//! it ends. A [`sweep::Sweep`] is a list of levels. Every random choice comes from the plan's seed and the number of the
+//! A [`Plan`] is one load level: arrival of visits, their content, use of connections, warm-up and end. A
+//! [`sweep::Sweep`] is a list of levels. Every random choice depends only on the plan's seed and the number of the
 //! visit, so a plan gives the same arrivals on any number of threads and agents.
 //!
-//! Everything is a *visit*: one request, the calls of one connection, or a session. In a closed loop each connection makes
+//! The unit of work is a *visit*: one request, the calls of one connection, or a session. In a closed loop each
+//! connection makes one visit after another; in an open loop visits arrive by the clock, whether or not the server
+//! keeps up.
 //! one visit after another; in an open loop visits arrive by the clock, whether or not the server keeps up.
 
 pub mod arrivals;
@@ -21,82 +23,83 @@ pub use sweep::Sweep;
 
 use serde::{Deserialize, Serialize};
 
-/// Most connections a plan may ask for. One source address has about 28,000 ports to one target, and loopback has many
-/// source addresses; this bound only keeps a slip of the finger from eating all memory.
+/// Maximum connections of a plan. One source address has about 28,000 ports per target, and loopback has many source
+/// addresses; this bound only protects memory from a typing error.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
 
-/// Most requests of one pipelined burst.
+/// Maximum requests in one pipelined burst.
 pub const BURST_MAX: u32 = 1_000;
 
-/// Most threads of all agents together.
+/// Maximum threads of all agents together.
 pub const THREADS_MAX: u32 = 65_536;
 
-/// When visits begin.
+/// Timing of visits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
-    /// Every connection begins its next visit when the last one is over, after thinking.
+    /// Every connection begins its next visit after the previous one ends, plus think time.
     Closed,
-    /// Visits arrive by the clock. One that finds no free connection waits, and its waiting counts as response time.
+    /// Visits arrive by the clock. If no connection is free, a visit waits, and the wait is part of the response time.
     Open(Arrivals),
 }
 
-/// What one arrival is, and what happens to its connection.
+/// Content of one visit, and use of its connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Visit {
-    /// One burst of requests, on any free connection that is still open, or on a new one. Connections are kept.
+    /// One burst of requests on any idle connection, or a new one. Connections persist.
     Request,
-    /// A new connection, on which `calls` bursts are made one after another, and which is then closed.
+    /// A new connection for `calls` consecutive bursts, closed afterwards.
     Connection {
-        /// Bursts on each connection, at least 1.
+        /// Bursts per connection, at least 1.
         calls: u32,
     },
-    /// A connection of its own, on which a drawn number of bursts is made, with think times between; then it is closed.
-    /// The next visit of a closed loop follows after a think time too.
+    /// A separate connection for a random number of bursts with think times in between, closed afterwards. In a closed
+    /// loop a think time precedes the next visit too.
     Session {
-        /// Bursts of a session, rounded to a whole number of at least 1.
+        /// Bursts per session, rounded to an integer of at least 1.
         length: Dist,
     },
 }
 
-/// When a run ends. Stopping never cuts an answer short: nothing new is begun, and what is under way is awaited.
+/// End of a run. Responses in progress are always awaited; only new starts stop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// Nothing is intended later than this long after measuring began.
+    /// No visit is scheduled later than this after measuring began.
     After {
-        /// Length of the measured part, in nanoseconds, at least 1.
+        /// Length of the measured span in nanoseconds, at least 1.
         duration_ns: u64,
     },
-    /// Exactly this many bursts (closed loop) or visits (open loop) are begun after measuring began, at least 1.
+    /// Begin exactly this many bursts (closed loop) or visits (open loop) after measuring began, at least 1.
     Count(u64),
-    /// When the estimate is tight enough ([`crate::judge::tight`]); the driver then calls
+    /// Stop once the estimate is tight enough ([`crate::judge::tight`]); the driver then calls
     /// [`crate::schedule::Schedule::stop`]. At the latest after `duration_ns_max`.
     Tight {
-        /// Half-width of the 95 % confidence interval of the mean response, as a share of the mean, above 0, below 1.
+        /// Half-width of the 95 % confidence interval of the mean response time, as a share of the mean, above 0,
+        /// below 1.
         share: f64,
-        /// Longest measured part, in nanoseconds.
+        /// Maximum length of the measured span in nanoseconds.
         duration_ns_max: u64,
     },
 }
 
-/// When measuring begins.
+/// Start of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarmUp {
-    /// At once.
+    /// Immediately.
     None,
-    /// After a time.
+    /// After a fixed time.
     For {
-        /// Length of the warm-up, in nanoseconds.
+        /// Length of the warm-up in nanoseconds.
         duration_ns: u64,
     },
-    /// When the service time is found steady ([`crate::judge::steady`]); the driver then calls
-    /// [`crate::schedule::Schedule::begin_measuring`]. At the latest after `duration_ns_max`, and then the run is invalid
-    /// for `no-steady-state`.
+    /// Once the service time is steady ([`crate::judge::steady`]); the driver then calls
+    /// [`crate::schedule::Schedule::begin_measuring`]. At the latest after `duration_ns_max`; the run is then invalid
+    /// with `no-steady-state`.
     Steady {
-        /// Longest warm-up, in nanoseconds.
+        /// Maximum length of the warm-up in nanoseconds.
         duration_ns_max: u64,
     },
 }
@@ -104,61 +107,64 @@ pub enum WarmUp {
 /// One load level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// When visits begin.
+    /// Timing of visits.
     #[serde(rename = "loop")]
     pub kind: Loop,
-    /// What a visit is.
+    /// Content of a visit.
     pub visit: Visit,
-    /// Requests pipelined in one burst, 1 to [`BURST_MAX`]; 1 waits for each answer.
+    /// Requests pipelined in one burst, 1 to [`BURST_MAX`]; 1 waits for each response.
     pub burst: u32,
-    /// Nanoseconds between an answer and the next burst of the same visit, and in a closed loop between visits too.
+    /// Think time in nanoseconds between a response and the next burst of the visit, and in a closed loop also between
+    /// visits.
     pub think_ns: Dist,
-    /// Connections open at once at most, over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses all of them.
+    /// Maximum connections open at once over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses all of them.
     pub connections: u32,
-    /// When measuring begins.
+    /// Start of measuring.
     pub warm_up: WarmUp,
-    /// When the run ends.
+    /// End of the run.
     pub stop: Stop,
-    /// Open loop: how many arrivals may wait for a connection at once, over all threads. Beyond it the oldest are dropped,
-    /// counted, and make the run invalid.
+    /// Open loop: maximum arrivals that wait for a connection, over all threads. Beyond it the oldest are dropped and
+    /// counted, and the run is invalid.
     pub backlog_max: u64,
-    /// Open loop: how long after the end arrivals that still wait may be begun; then they are dropped and counted.
+    /// Open loop: how long after the end waiting arrivals may still begin, in nanoseconds; the rest are dropped and
+    /// counted.
     pub drain_ns: u64,
-    /// Closed loop: how long no connection can be made before a run by count is given up.
+    /// Closed loop: how long connecting may fail before a run by count is abandoned, in nanoseconds.
     pub patience_ns: u64,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What arrives, for those who compare rates of arrivals with rates of requests.
+/// Unit of arrivals, for comparing rates of arrivals with rates of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
-    /// Its plural; `requests` where each is one request.
+    /// Its plural; `requests` if each is one request.
     pub name: &'static str,
-    /// Requests of each, on average; at least 1.
+    /// Mean requests per arrival; at least 1.
     pub requests: f64,
 }
 
 impl std::fmt::Display for Arrival {
-    /// What a rate is of: `requests/s`, `connections/s of 4 requests`.
+    /// Writes the unit of a rate: `requests/s`, `connections/s of 4 requests`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/s", self.name)?;
         if self.requests > 1.0 {
-            // Two digits behind the point at most, and none that say nothing.
+            // At most two decimals, without trailing zeros.
             write!(formatter, " of {} requests", (100.0 * self.requests).round() / 100.0)?;
         }
         Ok(())
     }
 }
 
-/// Default of [`Plan::backlog_max`]: a guess, a minute at about 17,000 arrivals a second. Waiting arrivals take no memory.
+/// Default of [`Plan::backlog_max`]: a guess, one minute at about 17,000 arrivals per second. Waiting arrivals use no
+/// memory.
 pub const BACKLOG_MAX_DEFAULT: u64 = 1_000_000;
 
 /// Default of [`Plan::drain_ns`] and [`Plan::patience_ns`]: the default request timeout of the command line.
 pub const PATIENCE_NS_DEFAULT: u64 = 5_000_000_000;
 
 impl Default for Plan {
-    /// A closed loop of 64 kept-alive connections for ten seconds.
+    /// A closed loop of 64 persistent connections for ten seconds.
     fn default() -> Self {
         Self {
             kind: Loop::Closed,
@@ -176,22 +182,22 @@ impl Default for Plan {
     }
 }
 
-/// Why a plan cannot be run.
+/// Error of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
     /// Zero connections, or more than [`CONNECTIONS_MAX`].
     Connections(u32),
     /// Zero threads, or more than [`THREADS_MAX`].
     Threads(u32),
-    /// A run of no requests or no time.
+    /// No requests or no time.
     NoWork,
     /// A burst of zero requests, or more than [`BURST_MAX`].
     Burst(u32),
-    /// A connection of no calls.
+    /// A connection without calls.
     NoCalls,
-    /// A share for "tight enough" that is not above 0 and below 1.
+    /// A share for a tight estimate that is not above 0 and below 1.
     Tight(f64),
-    /// Arrivals or a distribution that mean nothing, in words.
+    /// Invalid arrivals or distribution, in words.
     Meaningless(String),
 }
 
@@ -216,7 +222,7 @@ impl std::fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// Says whether the plan can be run.
+    /// Checks whether the plan can be run.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.connections == 0 || self.connections > CONNECTIONS_MAX {
             return Err(PlanError::Connections(self.connections));
@@ -246,7 +252,7 @@ impl Plan {
         }
     }
 
-    /// A replay asks for each line once, when it is due: what would ask several times or later is none.
+    /// Checks that a replay requests each line once, when it is due, without repetition or delay.
     fn check_replay(&self) -> Result<(), PlanError> {
         let asks_once = matches!(self.visit, Visit::Request | Visit::Connection { calls: 1 });
         if asks_once && self.burst == 1 && self.think_ns.is_zero() {
@@ -259,17 +265,17 @@ impl Plan {
         ))
     }
 
-    /// Whether visits arrive by the clock.
+    /// Returns whether visits arrive by the clock.
     pub fn is_open(&self) -> bool {
         matches!(self.kind, Loop::Open(_))
     }
 
-    /// Whether visits are the lines of a log.
+    /// Returns whether visits are the lines of a log.
     pub fn is_replay(&self) -> bool {
         matches!(&self.kind, Loop::Open(arrivals) if arrivals.replay.is_some())
     }
 
-    /// Connections that will really be used: a closed run of three requests opens three at most.
+    /// Connections that will be used: a closed run of three requests opens at most three.
     pub fn connections_used(&self) -> u32 {
         match self.stop {
             Stop::Count(count) => u64::from(self.connections).min(count) as u32,
@@ -277,12 +283,13 @@ impl Plan {
         }
     }
 
-    /// Most requests a second the plan offers, where the clock decides; bursts and sessions counted by their means.
+    /// Maximum planned requests per second, if the clock determines the rate; bursts and sessions count by their
+    /// means.
     pub fn offered_per_s(&self) -> Option<f64> {
         Some(self.visits_per_s()? * self.arrival().requests)
     }
 
-    /// What arrives: a rate of arrivals times its requests is a rate of requests.
+    /// Unit of arrivals: a rate of arrivals times its requests is a rate of requests.
     pub fn arrival(&self) -> Arrival {
         let bursts = match &self.visit {
             Visit::Request => 1.0,
@@ -293,7 +300,7 @@ impl Plan {
         Arrival { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
     }
 
-    /// Whether its rate is another one later: it has steps, or the times of a log.
+    /// Returns whether the rate changes over time: it has steps, or follows a log.
     pub fn changes(&self) -> bool {
         let Loop::Open(arrivals) = &self.kind else { return false };
         let mut rates = arrivals.levels.iter().flat_map(|level| [level.from_per_s, level.to_per_s]);
@@ -301,7 +308,7 @@ impl Plan {
         arrivals.replay.is_some() || rates.any(|rate| first.is_some_and(|first| rate.total_cmp(&first).is_ne()))
     }
 
-    /// What its visits are, in the plural.
+    /// Plural noun for its visits.
     pub const fn visits(&self) -> &'static str {
         match &self.visit {
             Visit::Request if self.burst > 1 => "bursts",
@@ -311,8 +318,8 @@ impl Plan {
         }
     }
 
-    /// What it ends after, where it ends after so many: visits of an open loop, requests of a closed one; how many, and
-    /// what they are in the plural.
+    /// Number after which it ends, with its plural noun: visits of an open loop, requests of a closed one. `None` if
+    /// it does not end by count.
     pub const fn counted(&self) -> Option<(u64, &'static str)> {
         match (self.stop, &self.kind) {
             (Stop::Count(visits), Loop::Open(_)) => Some((visits, self.visits())),
@@ -321,7 +328,7 @@ impl Plan {
         }
     }
 
-    /// Mean rate of visits as far as the plan goes: a run may end before its last level of rate begins.
+    /// Mean rate of visits over the planned duration: a run may end before its last rate level begins.
     pub fn visits_per_s(&self) -> Option<f64> {
         let Loop::Open(arrivals) = &self.kind else { return None };
         Some(match self.stop {
@@ -330,14 +337,14 @@ impl Plan {
         })
     }
 
-    /// One share for each thread of this process, which is agent `agent` (from 0) of `agents`. Over all agents and
-    /// threads, connections and counts add up to the plan's own numbers exactly. There are never more shares than
+    /// Shares for the threads of this process, which is agent `agent` (from 0) of `agents`. Over all agents and
+    /// threads, connections and counts add up exactly to the plan's numbers. There are never more shares than
     /// connections.
     pub fn shares(&self, threads: u32, agent: u32, agents: u32) -> Vec<Share> {
         let connections = self.connections_used();
         let agents = agents.max(1);
         let shares = u64::from(threads.max(1)).saturating_mul(u64::from(agents)).min(u64::from(connections)) as u32;
-        // Agents take their shares in turn, so that none goes without while another has two.
+        // Shares are assigned round robin, so that no agent is idle while another has two.
         (agent..shares)
             .step_by(agents as usize)
             .map(|index| {
@@ -349,20 +356,20 @@ impl Plan {
     }
 }
 
-/// `part/whole` of `total`, rounded down. Differences of neighbouring portions add up to `total` exactly.
+/// `part/whole` of `total`, rounded down. Differences of adjacent portions add up to `total` exactly.
 pub(crate) fn portion(total: u64, part: u32, whole: u32) -> u64 {
-    // u128: total can be near u64::MAX and part near u32::MAX.
+    // u128: `total` may be near `u64::MAX` and `part` near `u32::MAX`.
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))) as u64
 }
 
-/// What one thread is given.
+/// One thread's share of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Which share this is, from 0.
+    /// Index of this share, from 0.
     pub index: u32,
-    /// How many shares there are in all.
+    /// Total number of shares.
     pub shares: u32,
-    /// Number of this share's first connection among all.
+    /// Global index of this share's first connection.
     pub first_connection: u32,
     /// Connections of this share, at least 1.
     pub connections: u32,

@@ -1,8 +1,8 @@
-//! Numbers that look random and are the same for the same seed, on every machine, for ever.
+//! Deterministic pseudorandom numbers, equal for the same seed on every machine and in every version.
 //!
-//! Everything in the lab that is left to chance takes its numbers from here, and its seed is printed: a run can be made
-//! again request by request. The generator is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-//! Generators", 2014): eight bytes of state, and a stream of its own for any number. It is no good for secrets.
+//! All random choices of the lab come from here, and the seed is printed, so that a run can be repeated request by
+//! request. The generator is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+//! 2014): eight bytes of state, and a separate stream for any number. It is not suitable for secrets.
 
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,17 +10,17 @@ pub struct Random {
     state: u64,
 }
 
-/// The golden ratio's fraction in 64 bits, the generator's own increment.
+/// Fractional part of the golden ratio in 64 bits, the increment of SplitMix64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// The stream of a seed.
+    /// Stream for a seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// A stream of its own for number `index` (a visit, a request, a thread) of a purpose, independent of any other index
-    /// and purpose.
+    /// Stream for number `index` (a visit, a request, a thread) of a purpose, independent of all other indices and
+    /// purposes.
     pub const fn stream(seed: u64, purpose: u64, index: u64) -> Self {
         let seed = mix(seed.wrapping_add(GAMMA));
         let purpose = mix((seed ^ purpose).wrapping_add(GAMMA));
@@ -33,37 +33,37 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number from 0 (included) to 1 (not included), of 53 random bits.
+    /// A number in [0, 1) from 53 random bits.
     pub const fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `bound`, each as likely as any other; 0 when `bound` is 0. (Lemire, 2019.)
+    /// A uniform number below `bound`; 0 if `bound` is 0. (Lemire, 2019.)
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
         loop {
             let product = u128::from(self.next_u64()) * u128::from(bound);
-            // Of 2⁶⁴ numbers, so many are left over that the smallest results would come more often than the rest.
+            // Reject this many of the 2⁶⁴ numbers, which would favour the smallest results.
             if product as u64 >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;
             }
         }
     }
 
-    /// An exponentially distributed number of mean 1.
+    /// An exponentially distributed number with mean 1.
     pub fn next_exp(&mut self) -> f64 {
         // 1 - u is above 0, so the logarithm is finite.
         -(1.0 - self.next_f64()).ln()
     }
 
-    /// A normally distributed number of mean 0 and variance 1 (Box and Muller, 1958).
+    /// A normally distributed number with mean 0 and variance 1 (Box and Muller, 1958).
     pub fn next_normal(&mut self) -> f64 {
         (2.0 * self.next_exp()).sqrt() * (std::f64::consts::TAU * self.next_f64()).cos()
     }
 
-    /// Brings `items` into an order of which all are as likely (Fisher and Yates).
+    /// Shuffles `items` uniformly (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
@@ -71,7 +71,7 @@ impl Random {
     }
 }
 
-/// The output function of SplitMix64.
+/// Output function of SplitMix64.
 const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

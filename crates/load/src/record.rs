@@ -1,10 +1,11 @@
-//! What came of a run: one [`Recorder`] a thread, merged afterwards.
+//! Records of a run: one [`Recorder`] per thread, merged afterwards.
 //!
-//! Everything is told by three events: a burst was begun, a request ended ([`Sample`]), a connection ended
-//! ([`ConnectionEnd`]). All counts are 64 bits wide and none is estimated. Recording allocates nothing, except the first
-//! time a thread meets a new failure detail, or has more requests in flight than before.
+//! Three events feed it: start of a burst, end of a request ([`Sample`]), end of a connection ([`ConnectionEnd`]). All
+//! counts have 64 bits and none is estimated. Recording allocates only for a new failure detail, or for a new maximum
+//! of requests in flight.
 //!
-//! What was intended before measuring began is counted apart ([`Recorder::warm_up_samples`]) and in no figure.
+//! Requests scheduled before measuring began are counted separately ([`Recorder::warm_up_samples`]) and excluded from
+//! all figures.
 
 pub mod counts;
 pub mod flight;
@@ -27,96 +28,96 @@ use crate::failure::FailureKind;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Longest time told apart, one hour in nanoseconds; longer ones are recorded as this.
+/// Maximum recorded time, one hour in nanoseconds; longer times are clamped.
 pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Most classes that are told apart; requests of further classes are counted with the last.
+/// Maximum distinct classes; requests of further classes count with the last.
 pub const CLASSES_MAX: usize = 256;
 
-/// One request that ended, answered or not. All times are of one monotonic clock, in nanoseconds.
+/// One finished request, with or without a response. All times are in nanoseconds of one monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Class of the URL, below [`CLASSES_MAX`].
     pub class: u16,
     /// Step of the sweep, from 0.
     pub step: u16,
-    /// When the schedule wanted it.
+    /// Intended start.
     pub intended_ns: u64,
-    /// When the client acted: began to connect or to send.
+    /// Actual start: the client began to connect or send.
     pub begun_ns: u64,
-    /// When its last byte was handed to the kernel; 0 when that never happened.
+    /// Time at which the kernel accepted its last byte; 0 if that never happened.
     pub sent_ns: u64,
-    /// When the first byte of the answer was read; 0 when none was.
+    /// Time at which the first response byte was read; 0 if there was none.
     pub first_byte_ns: u64,
-    /// When it ended: the last byte, or the failure.
+    /// End: the last byte, or the failure.
     pub ended_ns: u64,
-    /// Time to resolve the name for this request's connection; 0 when nothing was resolved.
+    /// Time to resolve the host name for this request's connection; 0 without resolution.
     pub resolve_ns: u64,
-    /// Time to establish the TCP connection; 0 on a connection that stood already.
+    /// Time to establish the TCP connection; 0 on an existing connection.
     pub connect_ns: u64,
-    /// Time of the TLS handshake; 0 where there was none.
+    /// Time of the TLS handshake; 0 without one.
     pub tls_ns: u64,
-    /// The final status, or why it failed.
+    /// The final status, or the failure.
     pub result: Result<u16, FailureKind>,
-    /// More about a failure than its kind can say: the reason a parser gave, or the name of an errno; else empty.
+    /// Detail of a failure, such as a parser's reason or the name of an errno; otherwise empty.
     pub detail: &'static str,
-    /// Bytes of response heads, interim ones and chunked framing included.
+    /// Bytes of response heads, including interim ones and chunked framing.
     pub head_bytes: u64,
     /// Bytes of the body, without framing.
     pub body_bytes: u64,
     /// Bytes of the request that were sent.
     pub sent_bytes: u64,
-    /// Interim (1xx) responses before the answer.
+    /// Interim (1xx) responses before the final response.
     pub interim_responses: u16,
     /// Whether it was the first on its connection.
     pub is_new_connection: bool,
 }
 
 impl Sample {
-    /// From the intended start to the end.
+    /// Time from the intended start to the end.
     pub fn response_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.intended_ns)
     }
 
-    /// From the client's act to the end.
+    /// Time from the actual start to the end.
     pub fn service_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.begun_ns)
     }
 
-    /// From the intended start to the client's act.
+    /// Time from the intended start to the actual start.
     pub fn lag_ns(&self) -> u64 {
         self.begun_ns.saturating_sub(self.intended_ns)
     }
 }
 
-/// One connection that ended, or that stood when the run ended.
+/// One connection that ended, or was open when the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionEnd {
-    /// When the client began to connect.
+    /// Time at which the client began to connect.
     pub begun_ns: u64,
-    /// When it was closed.
+    /// Time at which it was closed.
     pub ended_ns: u64,
-    /// Answers received whole on it.
+    /// Complete responses on it.
     pub replies: u64,
-    /// Whether the server closed it although it could have been used again.
+    /// Whether the server closed it although it was reusable.
     pub by_server: bool,
 }
 
-/// How a recorder is made.
+/// Settings of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSettings {
-    /// Classes of URLs, at least 1; at most [`CLASSES_MAX`] are told apart.
+    /// URL classes, at least 1; at most [`CLASSES_MAX`] are distinguished.
     pub classes: usize,
-    /// Start of the series: the run's `start_ns`, the same for all threads.
+    /// Start of the time series: the run's `start_ns`, equal for all threads.
     pub start_ns: u64,
-    /// From when samples count, by their intended time; `u64::MAX` while the warm-up lasts and its end is not known.
+    /// Samples count from this intended time on; `u64::MAX` during warm-up of unknown length.
     pub measured_from_ns: u64,
 }
 
-/// Why records cannot be made or added.
+/// Error in creating or merging records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// A histogram could not be made.
+    /// A histogram could not be created.
     Histogram,
     /// Two records have different bounds.
     Different,
@@ -133,45 +134,45 @@ impl std::fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
-/// One thread's record of one step. It can be written as JSON and read back, as agents do.
+/// One thread's record of one step. Agents serialise it as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recorder {
-    /// Counts of the measured part.
+    /// Counts of the measured span.
     pub counts: Counts,
-    /// Response times: from the intended start.
+    /// Response times, from the intended start.
     pub response: Hdr,
-    /// Service times: from the client's act.
+    /// Service times, from the actual start.
     pub service: Hdr,
-    /// Schedule lag: from the intended start to the client's act.
+    /// Schedule lag: from the intended to the actual start.
     pub lag: Hdr,
-    /// Where the time went.
+    /// Durations of request phases.
     pub phases: Phases,
-    /// Sums for averages.
+    /// Sums for means.
     pub sums: Sums,
-    /// By class of URL, at most [`CLASSES_MAX`].
+    /// Records by URL class, at most [`CLASSES_MAX`].
     #[serde(deserialize_with = "parts::read_classes")]
     pub classes: Vec<ClassRecord>,
     /// Ended connections.
     pub connections: ConnectionRecord,
     /// Requests in flight.
     pub in_flight: InFlight,
-    /// By second, warm-up included.
+    /// Values per second, including warm-up.
     pub series: Series,
-    /// Failed requests by kind and detail, where a detail is known.
+    /// Failed requests by kind and detail, if a detail is known.
     pub details: Vec<FailureDetail>,
-    /// Requests that ended and had been intended before measuring began.
+    /// Finished requests scheduled before measuring began.
     pub warm_up_samples: u64,
-    /// From when samples count, by the clock of [`Series::start_ns`].
+    /// Samples count from this time on, by the clock of [`Series::start_ns`].
     pub measured_from_ns: u64,
-    /// When the last measured sample ended, by the same clock; 0 before any did.
+    /// End of the last measured sample, by the same clock; 0 before the first.
     pub last_ended_ns: u64,
-    /// From the start of the measured part to when the last request was intended, in nanoseconds.
+    /// Time from the start of the measured span to the intended start of the last request, in nanoseconds.
     #[serde(default)]
     pub intended_span_ns: u64,
-    /// From the start of the measured part to when the last request was begun, in nanoseconds.
+    /// Time from the start of the measured span to the actual start of the last request, in nanoseconds.
     #[serde(default)]
     pub begun_span_ns: u64,
-    /// What ended after the measured span.
+    /// Requests that ended after the measured span.
     #[serde(default)]
     pub late: Late,
     /// Length of the measured span, where the plan says it.

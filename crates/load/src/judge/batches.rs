@@ -1,13 +1,13 @@
-//! Means of batches of equal length, in bounded memory: when there are too many, neighbours become one.
+//! Means of equally long batches in bounded memory: at the limit, adjacent batches are merged.
 
-/// Most batches kept.
+/// Maximum stored batches.
 const BATCHES_MAX: usize = 1_024;
 
-/// Batch means in order of time.
+/// Batch means in chronological order.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     means: Vec<f64>,
-    /// How many of the batches that were pushed make one of those kept.
+    /// Number of pushed batches per stored batch.
     width: u32,
     pending: f64,
     pending_count: u32,
@@ -18,7 +18,7 @@ impl Batches {
         Self { means: Vec::new(), width: 1, pending: 0.0, pending_count: 0 }
     }
 
-    /// Adds the mean of one more batch. One that is no number is left out.
+    /// Adds the mean of one more batch. NaN is skipped.
     pub(super) fn push(&mut self, mean: f64) {
         if !mean.is_finite() {
             return;

@@ -1,11 +1,11 @@
-//! What failed in a run, and what a reader should know besides.
+//! Failures of a run, and notes for readers.
 
 use crate::failure::FailureKind;
 use crate::record::Counts;
 use crate::report::Reason;
 
 flatout_reason::reasons! {
-    /// Names of what fails in a run, and of what is worth a note.
+    /// Names of failures and notes.
     pub enum Finding { name, text, }
     NothingSent,     "nothing-sent",     "no request left this process";
     NotAllSent,      "not-all-sent",     "fewer requests were sent than asked for";
@@ -21,12 +21,13 @@ flatout_reason::reasons! {
 }
 
 impl Finding {
-    /// The one of this name.
+    /// Returns the finding with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|finding| finding.name() == name)
     }
 
-    /// Whether it is what a run beyond the server's limit is about: requests that fail, not requests that were never sent.
+    /// Returns whether it is an expected result of a run beyond the server's limit: requests that fail, not requests
+    /// that were never sent.
     pub const fn is_of_overload(self) -> bool {
         !matches!(self, Self::NothingSent | Self::NotAllSent)
     }
@@ -36,10 +37,10 @@ impl Finding {
     }
 }
 
-/// Share of the machine's CPU that others may use before the figures must be expected to vary.
+/// Share of the machine's CPU that other processes may use before figures are likely to vary.
 pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
 
-/// Every way in which a run with these counts failed, of which `requests_asked` were asked for where that is known.
+/// All failures of a run with these counts; `requests_asked` is the number of requested requests, if known.
 pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     let bodies_short = counts.failures_of(FailureKind::ShortBody);
     let failures = counts.failures_total() - bodies_short;
@@ -70,12 +71,12 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     failing
 }
 
-/// A failure that is allowed for, as a note.
+/// A permitted failure, as a note.
 pub fn allowed(failing: &Reason) -> Reason {
     Finding::FailuresAllowed.with(format!("{}, which is allowed for", failing.text))
 }
 
-/// What a reader of these counts should know besides. `other_cpu_share`: of the machine's CPU, used by others.
+/// Notes on these counts. `other_cpu_share`: share of the machine's CPU used by other processes.
 pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     let mut notes = Vec::new();
     if let Some(share) = other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {

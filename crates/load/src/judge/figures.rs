@@ -1,10 +1,10 @@
-//! The verdict figure by figure: which figures of a step hold, which are a bound only, and which say nothing.
+//! Verdict per figure of a step: valid, a bound only, or unknown.
 
 use super::validity::{Evidence, Invalid, InvalidReason, REACHED_SHARE_MIN};
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
-    /// Figures that the same reasons touch in the same way.
+    /// Group of figures that the same reasons affect in the same way.
     #[derive(PartialOrd, Ord)]
     pub enum Figure { name, text, }
     Rate,      "rate",       "responses and bytes a second";
@@ -17,23 +17,23 @@ flatout_reason::reasons! {
 
 crate::by_name! { Figure, "figure" }
 
-/// What a figure is worth.
+/// Validity of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Soundness {
-    /// It holds.
+    /// It is valid.
     #[default]
     Sound,
-    /// The truth is at least this.
+    /// The true value is at least this.
     AtLeast,
-    /// The truth is at most this.
+    /// The true value is at most this.
     AtMost,
-    /// It says nothing.
+    /// It is meaningless.
     Unknown,
 }
 
 impl Soundness {
-    /// What is left when two reasons touch one figure.
+    /// Combines the effects of two reasons on one figure.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -45,12 +45,12 @@ impl Soundness {
         }
     }
 
-    /// Whether the figure holds as it is.
+    /// Returns whether the figure is valid.
     pub const fn is_sound(self) -> bool {
         matches!(self, Self::Sound)
     }
 
-    /// For people: `sound`, `at least this`.
+    /// Text for users: `sound`, `at least this`.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Sound => "sound",
@@ -61,14 +61,14 @@ impl Soundness {
     }
 }
 
-/// The verdict on one figure.
+/// Verdict on one figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FigureVerdict {
     /// The figure.
     pub figure: Figure,
-    /// What it is worth.
+    /// Its validity.
     pub soundness: Soundness,
-    /// Why it is not sound; empty where it is.
+    /// Reasons why it is not valid; empty if it is.
     pub reasons: Vec<InvalidReason>,
 }
 
@@ -79,12 +79,12 @@ impl Default for FigureVerdict {
 }
 
 impl FigureVerdict {
-    /// That the figure holds.
+    /// Verdict that the figure is valid.
     pub const fn sound(figure: Figure) -> Self {
         Self { figure, soundness: Soundness::Sound, reasons: Vec::new() }
     }
 
-    /// Adds what a reason makes of the figure.
+    /// Adds the effect of a reason.
     pub fn add(&mut self, reason: InvalidReason, effect: Soundness) {
         if effect.is_sound() {
             return;
@@ -95,7 +95,7 @@ impl FigureVerdict {
         }
     }
 
-    /// Adds the verdict of another part of the run on the same figure.
+    /// Merges the verdict of another part of the run on the same figure.
     pub fn merge(&mut self, other: &Self) {
         self.soundness = self.soundness.and(other.soundness);
         for reason in &other.reasons {
@@ -106,18 +106,18 @@ impl FigureVerdict {
     }
 }
 
-/// What a reason makes of a figure.
+/// Effect of a reason on a figure.
 pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Soundness {
     use Figure::{ClientCpu, Counts, Median, Rate, ServerCpu, Tail};
     use Soundness::{AtLeast, AtMost, Sound, Unknown};
-    // Where the clock decides the rate and the client kept to it, that is the rate, whoever was busy.
+    // If the clock determines the rate and the client kept it, the rate is valid regardless of CPU use.
     let rate_is_kept = evidence.reached_share().is_some_and(|share| share >= REACHED_SHARE_MIN);
     let is_late = |figure| match figure {
         Median => evidence.median_is_late(),
         _ => evidence.tail_is_late(),
     };
     match (reason, figure) {
-        // The delay of the client, or of a connection, is in the time from the intended start.
+        // Delays of the client, or of waiting for a connection, are part of the time since the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
         (InvalidReason::ClientSaturated | InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate)
             if rate_is_kept =>
@@ -126,8 +126,8 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         }
         (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate) if evidence.is_rate_crowded() => AtLeast,
         (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Median) if evidence.is_median_crowded() => AtMost,
-        // The server met less load than the plan offers, and could have borne more. The longest waits are not among the
-        // times of what was dropped. Children that are gone left their CPU time uncounted.
+        // The server received less load than planned, and might have handled more. The longest waits are missing from
+        // the times, as they belong to dropped requests. The CPU time of terminated children is missing.
         (InvalidReason::ChildrenLost, ServerCpu)
         | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
@@ -141,7 +141,7 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
     }
 }
 
-/// The verdict on one figure with these reasons.
+/// Verdict on one figure for these reasons.
 pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> FigureVerdict {
     let mut verdict = FigureVerdict::sound(figure);
     for reason in invalid.iter().map(|invalid| invalid.reason) {
@@ -150,7 +150,7 @@ pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> Figu
     verdict
 }
 
-/// The verdict on every figure.
+/// Verdicts on all figures.
 pub fn verdicts(evidence: &Evidence, invalid: &[Invalid]) -> Vec<FigureVerdict> {
     Figure::ALL.iter().map(|figure| verdict(*figure, evidence, invalid)).collect()
 }

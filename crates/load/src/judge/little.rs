@@ -1,12 +1,12 @@
-//! Little's law: requests in flight are the rate of answers times the mean time each takes.
+//! Little's law: requests in flight equal the response rate times the mean service time.
 
 use crate::record::Recorder;
 use serde::{Deserialize, Serialize};
 
-/// Largest difference that clocks and the run's edges explain, as a share.
+/// Maximum difference explained by clocks and the edges of the run, as a share.
 pub const DIFFERENCE_SHARE_MAX: f64 = 0.02;
 
-/// Fewest requests that the law is asked about.
+/// Minimum requests for applying the law.
 pub const ENDED_MIN: u64 = 100;
 
 /// Both sides of the law.
@@ -14,23 +14,22 @@ pub const ENDED_MIN: u64 = 100;
 pub struct Little {
     /// Mean number of requests in flight, integrated over time.
     pub in_flight: f64,
-    /// Requests ended a second times their mean service time.
+    /// Requests ended per second, times their mean service time.
     pub rate_times_service: f64,
 }
 
 impl Little {
-    /// Both sides from a finished record and the length of its measured part; nothing where too few requests ended for
-    /// the law to say anything.
+    /// Calculates both sides from a finished record and the length of the measured span; `None` if too few requests
+    /// ended.
     ///
-    /// One side is taken from the moments at which requests were begun and ended, whatever became of them, the other from
-    /// what was recorded of those that ended. They part when samples are lost, when a clock jumps, or when the window of
-    /// one is not that of the other.
+    /// One side comes from the times at which requests began and ended, regardless of their result; the other from the
+    /// records of those that ended. They differ if samples are lost, a clock jumps, or their spans differ.
     pub fn of(recorder: &Recorder, elapsed_ns: u64) -> Option<Self> {
         let in_flight = &recorder.in_flight;
         if in_flight.ended < ENDED_MIN || elapsed_ns == 0 {
             return None;
         }
-        // What is in flight when the span ends is in both sides until it has ended.
+        // Requests in flight at the end of the span count on both sides until they end.
         let (elapsed, ended) = ((elapsed_ns + recorder.late.drain_ns) as f64, in_flight.ended as f64);
         let mean_service_ns = in_flight.service_sum_ns as f64 / ended;
         Some(Self {
@@ -39,7 +38,7 @@ impl Little {
         })
     }
 
-    /// Their difference as a share of the larger one.
+    /// Difference as a share of the larger side.
     pub fn difference_share(&self) -> f64 {
         let larger = self.in_flight.max(self.rate_times_service);
         if larger > 0.0 { (self.in_flight - self.rate_times_service).abs() / larger } else { 0.0 }

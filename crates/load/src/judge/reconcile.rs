@@ -1,36 +1,37 @@
-//! Whether the client's counts and the server's own agree.
+//! Comparison of the client's counts with the server's own.
 
 use serde::{Deserialize, Serialize};
 
-/// What the server counted of this run's requests.
+/// The server's counts for this run's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerCounts {
-    /// Where the counts are from, for people.
+    /// Source of the counts, for users.
     pub source: String,
-    /// Requests answered, by status, in order of status.
+    /// Responses by status, in order of status.
     pub by_status: Vec<(u16, u64)>,
-    /// Requests in all.
+    /// Total requests.
     pub requests: u64,
 }
 
-/// Both sides.
+/// Both counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconciliation {
-    /// The server's side.
+    /// The server's counts.
     pub server: ServerCounts,
-    /// The client's answers by status class, 1xx to 5xx, warm-up included.
+    /// The client's responses by status class, 1xx to 5xx, including warm-up.
     pub client_classes: [u64; 5],
-    /// Client's requests that may or may not have been counted by the server: they failed after they were begun.
+    /// The client's requests that failed after they began; the server may or may not have counted them.
     pub uncertain: u64,
-    /// The client's requests in all, warm-up included.
+    /// The client's total requests, including warm-up.
     pub client_requests: u64,
 }
 
 impl Reconciliation {
-    /// Every difference in words; none when the counts agree.
+    /// All differences as text; empty if the counts agree.
     ///
-    /// Requests that failed on their way may have been counted by the server or not, and with any status. So of each class
-    /// the server has counted as many as the client, and at most as many more as are uncertain in all.
+    /// The server may have counted a failed request with any status, or not at all. So each class of the server must
+    /// have at least the client's count, and the excess over all classes must not exceed the number of uncertain
+    /// requests.
     pub fn differences(&self) -> Vec<String> {
         let mut differences = Vec::new();
         let mut uncertain = self.uncertain;

@@ -1,42 +1,42 @@
-//! When a run has become steady: MSER-5, and a search for changes of level.
+//! Detection of steady state: MSER-5, and a search for level changes.
 //!
-//! MSER-5 (White, Cobb and Spratt, 2000) cuts off the beginning that makes the mean of the rest least certain, in batches
-//! of five. It always finds something to keep, so what is kept must also stand up to a search for a change of level: a
-//! warm-up that ends in steps, a leak, a slow drift all leave one. Where nothing stands up, there is no steady state, which
-//! is an outcome and not a failure of the method (Barrett et al., OOPSLA 2017).
+//! MSER-5 (White, Cobb and Spratt, 2000) truncates the beginning so that the standard error of the remaining mean is
+//! minimal, in batches of five. It always retains something, so the rest must also pass a search for a level change: a
+//! stepwise warm-up, a leak or a slow drift all cause one. If no rest passes, there is no steady state, which is a
+//! result and not a failure of the method (Barrett et al., OOPSLA 2017).
 
 use super::batches::Batches;
 use serde::{Deserialize, Serialize};
 
-/// Fewest batches that can be judged. A guess: in fewer, a slow warm-up cannot be told from chance.
+/// Minimum batches for a judgement. A guess: with fewer, a slow warm-up is indistinguishable from chance.
 pub const BATCHES_MIN: usize = 30;
 
-/// Batches in one of MSER-5's.
+/// Batches per group of MSER-5.
 const GROUP: usize = 5;
 
-/// Smallest change of level, as a share of the mean, that is one: what varies less than this is steady enough for any use.
+/// Minimum level change, as a share of the mean: smaller variation is steady enough for any use.
 const CHANGE_SHARE_MIN: f64 = 0.05;
 
-/// Smallest change in units of its standard error. The largest of many candidates is judged, so two would be too few: at
-/// 4, a steady series of a hundred batches is taken for a changing one about once in a hundred.
+/// Minimum level change in standard errors. As the largest of many candidates is tested, 2 would be too small: at 4,
+/// about one in a hundred steady series of a hundred batches is rejected.
 const CHANGE_ERRORS_MIN: f64 = 4.0;
 
-/// A change is looked for no nearer to the ends than this many batches.
+/// Minimum distance of a level change from either end, in batches.
 const EDGE: usize = 4;
 
-/// What a series of batch means says.
+/// Judgement of a series of batch means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steady {
-    /// Too few batches to tell.
+    /// Too few batches.
     TooShort,
-    /// Steady from this batch on, which lies in the first half.
+    /// Steady from this batch on, which is in the first half.
     From(usize),
-    /// Not steady: its second half still changes.
+    /// Not steady: the second half still changes.
     Never,
 }
 
-/// Judges a whole series of batch means (of service times, of rates): each batch of equal length in time.
+/// Judges a complete series of means (service times or rates) of equally long batches.
 pub fn judge(batches: &[f64]) -> Steady {
     if batches.len() < BATCHES_MIN {
         return Steady::TooShort;
@@ -52,12 +52,12 @@ pub fn judge(batches: &[f64]) -> Steady {
     Steady::Never
 }
 
-/// The batch from which on the mean of the rest is most certain: its variance over its number is least. It lies in the first
-/// half: what is left must be the larger part, and few batches are alike by chance.
+/// The truncation point that minimises the variance of the rest divided by its length. It lies in the first half: the
+/// rest must be the larger part, and a few batches may be similar by chance.
 fn mser5(batches: &[f64]) -> usize {
     let groups: Vec<f64> = batches.chunks_exact(GROUP).map(|group| group.iter().sum::<f64>() / GROUP as f64).collect();
     let (mut sum, mut squares, mut best) = (0.0, 0.0, (f64::INFINITY, 0));
-    // From the end, so that each candidate adds one group.
+    // Backwards, so that each candidate adds one group.
     for (index, group) in groups.iter().enumerate().rev() {
         sum += group;
         squares += group * group;
@@ -70,7 +70,7 @@ fn mser5(batches: &[f64]) -> usize {
     best.1 * GROUP
 }
 
-/// Where the level changes most, if it changes: the first batch of the new level.
+/// The largest level change, if there is one: index of the first batch of the new level.
 fn change_of_level(batches: &[f64]) -> Option<usize> {
     let count = batches.len();
     if count < 2 * EDGE + 2 {
@@ -86,7 +86,7 @@ fn change_of_level(batches: &[f64]) -> Option<usize> {
             continue;
         }
         let (left, right) = (before / index as f64, (total - before) / (count - index) as f64);
-        // The difference in units of its standard error, but for the batches' own deviation.
+        // The difference in standard errors, except for the factor of the batches' standard deviation.
         let weight = (index as f64 * (count - index) as f64 / count as f64).sqrt();
         let size = (left - right).abs() * weight;
         if best.is_none_or(|(known, _)| size > known) {
@@ -101,8 +101,8 @@ fn change_of_level(batches: &[f64]) -> Option<usize> {
     (is_large && size > CHANGE_ERRORS_MIN * deviation).then_some(index)
 }
 
-/// Standard deviation of batches about the two levels, or about a line where that is nearer, so that a drift does not hide
-/// behind its own slope. Larger where neighbours are alike: a queue's batches wander without having changed.
+/// Standard deviation of batches about the two levels, or about a line if that fits better, so that the slope of a
+/// drift does not mask it. Scaled up by autocorrelation: batches of a queue wander without a level change.
 fn deviation_within(batches: &[f64], index: usize, left: f64, right: f64) -> f64 {
     let count = batches.len() as f64;
     let (middle, mean) = ((count - 1.0) / 2.0, batches.iter().sum::<f64>() / count);
@@ -120,14 +120,13 @@ fn deviation_within(batches: &[f64], index: usize, left: f64, right: f64) -> f64
     (squares / count).sqrt() * ((1.0 + alike) / (1.0 - alike)).sqrt()
 }
 
-/// Sum of squares of differences, and of the products of neighbours.
+/// Sum of squared differences, and of products of adjacent ones.
 fn scatter(count: usize, difference: impl Fn(usize) -> f64) -> (f64, f64) {
     let squares = (0..count).map(|at| difference(at).powi(2)).sum();
     (squares, (1..count).map(|at| difference(at) * difference(at - 1)).sum())
 }
 
-/// Watches a warm-up as it goes: means of batches of a tenth of a second or so are pushed, and it says when the run is
-/// warm.
+/// Online detection of the end of warm-up from batch means, each of about a tenth of a second.
 #[derive(Clone, Debug)]
 pub struct Watch {
     batches: Batches,
@@ -140,18 +139,18 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// A watch that has seen nothing.
+    /// An empty watch.
     pub const fn new() -> Self {
         Self { batches: Batches::new() }
     }
 
-    /// The mean of one more batch; true when the run is steady now.
+    /// Adds the mean of one more batch; returns true if the run is steady now.
     pub fn push(&mut self, mean: f64) -> bool {
         self.batches.push(mean);
         matches!(self.outcome(), Steady::From(_))
     }
 
-    /// What the batches so far say.
+    /// Judgement of the batches so far.
     pub fn outcome(&self) -> Steady {
         judge(self.batches.means())
     }

@@ -1,4 +1,4 @@
-//! What a run must meet: `p99<20ms`, `errors<0.1%`, `rate>=1000`.
+//! Requirements on a run: `p99<20ms`, `errors<0.1%`, `rate>=1000`.
 //!
 //! ```text
 //! requirement = figure comparison value
@@ -10,10 +10,10 @@
 //! times       = "response" | "service" | "lag" | "resolve" | "connect" | "tls" | "wait" | "transfer"
 //! ```
 //!
-//! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together. A request
-//! that was never answered counts in percentiles and in the maximum as slower than every other. A mean is missed where a request
-//! was never answered, unless a requirement on errors or failures that is met allows for it. Rates are of what came
-//! within the measured span.
+//! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together. A
+//! request without a response counts in percentiles and the maximum as slower than every other. A requirement on a
+//! mean fails if a request had no response, unless a requirement on errors or failures that is met permits it. Rates
+//! count responses within the measured span.
 
 use super::failing::Finding;
 use super::figures::{Figure, FigureVerdict, Soundness};
@@ -22,7 +22,7 @@ use crate::plan::quantity::{parse_number, parse_time_ns, split_unit};
 use crate::record::{Counts, Hdr, Recorder};
 use serde::{Deserialize, Serialize};
 
-/// Which times a requirement is about.
+/// Kind of times in a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Times {
     Response,
@@ -35,7 +35,7 @@ enum Times {
     Transfer,
 }
 
-/// Names of times.
+/// Names of kinds of times.
 const TIMES: [(&str, Times); 8] = [
     ("response", Times::Response),
     ("service", Times::Service),
@@ -47,17 +47,17 @@ const TIMES: [(&str, Times); 8] = [
     ("transfer", Times::Transfer),
 ];
 
-/// Which figure of a histogram.
+/// Statistic of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Statistic {
-    /// A percentile, as the share above 0 and up to 1.
+    /// A percentile as a share, above 0 and up to 1.
     Percentile(f64),
     Mean,
     Min,
     Max,
 }
 
-/// What is compared.
+/// Figure in a requirement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RequiredFigure {
     Time(Times, Statistic),
@@ -70,7 +70,7 @@ enum RequiredFigure {
     Throughput,
 }
 
-/// Names of figures that are not times.
+/// Names of figures other than times.
 const FIGURES: [(&str, RequiredFigure); 7] = [
     ("errors", RequiredFigure::Errors),
     ("failures", RequiredFigure::Failures),
@@ -89,11 +89,11 @@ enum Comparison {
     AtLeast,
 }
 
-/// Signs of comparisons, the longer ones first.
+/// Comparison operators, longer ones first.
 const COMPARISONS: [(&str, Comparison); 4] =
     [("<=", Comparison::AtMost), (">=", Comparison::AtLeast), ("<", Comparison::Below), (">", Comparison::Above)];
 
-/// Units of bytes.
+/// Byte units.
 const BYTE_UNITS: [(&str, f64); 7] = [
     ("B", 1.0),
     ("kB", 1e3),
@@ -104,7 +104,7 @@ const BYTE_UNITS: [(&str, f64); 7] = [
     ("GiB", 1_073_741_824.0),
 ];
 
-/// The unit a value is given in, and found values are shown in.
+/// Unit of a requirement, also for displaying the found value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Nanoseconds,
@@ -114,7 +114,7 @@ enum Unit {
     BytesPerSecond,
 }
 
-/// A requirement. In JSON the text as given.
+/// A requirement. Serialised to JSON as its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Threshold {
@@ -125,12 +125,12 @@ pub struct Threshold {
     unit: Unit,
 }
 
-/// Why a requirement cannot be read.
+/// Parse error of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThresholdError {
-    /// What was given.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
@@ -142,44 +142,44 @@ impl std::fmt::Display for ThresholdError {
 
 impl std::error::Error for ThresholdError {}
 
-/// What came of a requirement.
+/// Result of a requirement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThresholdOutcome {
-    /// The requirement, as given.
+    /// The requirement as given.
     pub text: String,
-    /// Step it was judged on, from 0.
+    /// Step for which it was evaluated, from 0.
     pub step: u16,
-    /// The value found, in the requirement's own unit, for people: `17.3 ms`. Absent when there is no such value.
+    /// Found value for users, in the requirement's unit: `17.3 ms`. `None` if there is none.
     pub found: Option<String>,
-    /// Whether it was met. A value that is not there is a requirement missed.
+    /// Whether it was met. Without a value it is not met.
     pub met: bool,
-    /// Why it is not certain whether it was met, where the figure does not hold and its bound does not decide.
+    /// Reasons why the result is uncertain: the figure is not valid and its bound does not decide.
     #[serde(default)]
     pub unsound: Vec<InvalidReason>,
 }
 
-/// A step, as far as requirements are about it.
+/// Input of a step to requirements.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// Its finished record.
     pub record: &'a Recorder,
-    /// Length of the measured span, in nanoseconds.
+    /// Length of the measured span in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests that were due and never begun.
+    /// Requests that were due but never begun.
     pub never_begun: u64,
-    /// Number of the step, from 0.
+    /// Index of the step, from 0.
     pub step: u16,
-    /// Whether another requirement allows for the requests that failed; then a mean is that of the others.
+    /// Whether another requirement permits the failed requests; a mean then covers the others only.
     pub failures_allowed: bool,
 }
 
 impl Threshold {
-    /// Reads a requirement.
+    /// Parses a requirement.
     pub fn parse(text: &str) -> Result<Self, ThresholdError> {
         read(text).map_err(|what| ThresholdError { text: text.to_owned(), what })
     }
 
-    /// Judges a finished step, whose figures are worth what `verdict` says.
+    /// Evaluates a finished step, with validity according to `verdict`.
     pub fn judge(&self, judged: &Judged<'_>, verdict: impl Fn(Figure) -> FigureVerdict) -> ThresholdOutcome {
         let value = self.find(judged);
         let met = value.is_some_and(|value| match self.comparison {
@@ -191,7 +191,7 @@ impl Threshold {
         let wants_less = matches!(self.comparison, Comparison::Below | Comparison::AtMost);
         let FigureVerdict { soundness, reasons, .. } = self.figure().map(verdict).unwrap_or_default();
         let decides = match soundness {
-            // A request that was never answered is slower than any bound.
+            // A request without a response is slower than any bound.
             _ if value.is_some_and(f64::is_infinite) => true,
             Soundness::Sound => true,
             Soundness::AtMost => wants_less == met,
@@ -203,7 +203,7 @@ impl Threshold {
         ThresholdOutcome { text: self.text.clone(), step: judged.step, found, met, unsound }
     }
 
-    /// The figure it is about, as the verdict has it; nothing for lag, which is what a verdict is found from.
+    /// The figure for the verdict; `None` for lag, which is itself an input to verdicts.
     fn figure(&self) -> Option<Figure> {
         match self.figure {
             RequiredFigure::Time(Times::Lag, _) => None,
@@ -215,7 +215,7 @@ impl Threshold {
         }
     }
 
-    /// Whether it says how many requests may fail in this way.
+    /// Returns whether it limits the number of requests that fail in this way.
     pub fn allows(&self, finding: Finding) -> bool {
         let is_failure = matches!(finding, Finding::RequestsFailed | Finding::BodiesShort);
         match self.figure {
@@ -227,12 +227,12 @@ impl Threshold {
         }
     }
 
-    /// Whether it bounds how many requests may fail.
+    /// Returns whether it limits the number of failed requests.
     pub const fn bounds_failures(&self) -> bool {
         matches!(self.figure, RequiredFigure::Errors | RequiredFigure::Failures)
     }
 
-    /// As it was given.
+    /// The text as given.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -283,7 +283,8 @@ impl Threshold {
     }
 }
 
-/// Requests that have no time of this kind because no response came: slower than every other.
+/// Number of requests that have no time of this kind because they had no response: they count as slower than every
+/// other.
 fn unanswered(judged: &Judged<'_>, times: Times) -> u64 {
     let failures = judged.record.counts.failures_total();
     match times {
@@ -321,7 +322,7 @@ fn find_time(histogram: &Hdr, statistic: Statistic, unanswered: u64) -> Option<f
     let is_infinite = match statistic {
         Statistic::Percentile(share) => is_unanswered(share),
         Statistic::Max => unanswered > 0,
-        // One request that is slower than any bound makes the mean larger than any bound.
+        // One infinitely slow request makes the mean infinite.
         Statistic::Mean => unanswered > 0 || histogram.is_empty(),
         Statistic::Min => histogram.is_empty(),
     };
@@ -371,7 +372,7 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
         return Ok(figure);
     }
     let (times, statistic) = match name.split_once('.') {
-        // The dot of p99.9 is none of a name.
+        // The dot of p99.9 does not separate a name.
         Some((times, statistic)) if !times.starts_with('p') => {
             let known = TIMES.into_iter().find(|(known, _)| *known == times);
             let names = TIMES.map(|(name, _)| name).join(", ");
@@ -398,8 +399,8 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
     Ok(RequiredFigure::Time(times, statistic))
 }
 
-/// A percentage as a share. The decimal point is moved in the text: 99.9 divided by 100 is a little more than 0.999, and
-/// that little is another request.
+/// Parses a percentage as a share by moving the decimal point in the text: 99.9 / 100 is slightly above 0.999 in
+/// floating point, which would select another request.
 fn parse_percent(text: &str) -> Result<f64, String> {
     parse_number(text)?;
     format!("{text}e-2").parse().map_err(|_| format!("{text:?} is not a number"))

@@ -1,22 +1,22 @@
-//! When an estimate is tight enough to stop.
+//! Detection of a sufficiently tight estimate.
 
 use super::batches::Batches;
 use crate::stats::mean::{batch_means, correlation_with_next, mean_interval};
 
-/// Fewest batches that are looked at.
+/// Minimum batches.
 pub const BATCHES_MIN: usize = 40;
 
-/// The batches are brought together to so many before their interval is taken, so that these grow longer with the run and
-/// have ever less in common.
+/// Number of groups into which batches are merged before the interval is calculated, so that groups grow longer with
+/// the run and less correlated.
 const GROUPS: usize = 20;
 
-/// Neighbouring groups that are more alike than this are too short still.
+/// Maximum autocorrelation of adjacent groups; above it they are too short.
 const CORRELATION_MAX: f64 = 0.4;
 
-/// Confidence of the interval.
+/// Confidence level of the interval.
 const LEVEL: f64 = 0.95;
 
-/// Watches batch means and says when the 95 % confidence interval of their mean is narrow enough.
+/// Detects when the 95 % confidence interval of the mean of batch means is narrow enough.
 #[derive(Clone, Debug)]
 pub struct TightWatch {
     share: f64,
@@ -24,16 +24,16 @@ pub struct TightWatch {
     tight_in_a_row: u32,
 }
 
-/// Looking again and again finds chance too: the interval must be narrow so many times in a row.
+/// Repeated tests also succeed by chance: the interval must be narrow this many times in a row.
 const TIMES_IN_A_ROW: u32 = 3;
 
 impl TightWatch {
-    /// Tight enough when the half-width of the interval is at most this share of the mean.
+    /// Watch for an interval whose half-width is at most this share of the mean.
     pub const fn new(share: f64) -> Self {
         Self { share, batches: Batches::new(), tight_in_a_row: 0 }
     }
 
-    /// The mean of one more batch of equal length; true when the estimate is tight enough.
+    /// Adds the mean of one more equally long batch; returns true if the estimate is tight enough.
     pub fn push(&mut self, mean: f64) -> bool {
         self.batches.push(mean);
         let is_tight = self.width_share().is_some_and(|width| width <= self.share);
@@ -41,7 +41,7 @@ impl TightWatch {
         self.tight_in_a_row >= TIMES_IN_A_ROW
     }
 
-    /// Half-width of the interval as a share of the mean, once there are enough batches that have little in common.
+    /// Half-width of the interval as a share of the mean, once there are enough uncorrelated batches.
     pub fn width_share(&self) -> Option<f64> {
         if self.batches.means().len() < BATCHES_MIN {
             return None;

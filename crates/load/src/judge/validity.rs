@@ -1,16 +1,16 @@
-//! Every reason why figures of a run do not hold, and the rules that find them.
+//! Reasons why figures of a run are invalid, and the rules that detect them.
 
 use super::little::{DIFFERENCE_SHARE_MAX, Little};
 use super::reconcile::Reconciliation;
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
-    /// Why figures of a run do not hold, or why it is not whole; which figures, [`super::figures`] says.
+    /// Reason why figures of a run are invalid or incomplete; [`super::figures`] determines which.
     #[derive(PartialOrd, Ord)]
     pub enum InvalidReason {
         name,
         text,
-        /// What to do about it.
+        /// Remedy.
         remedy: &'static str,
     }
     ScheduleLag,          "schedule-lag",          "requests were begun late by the client itself, and the delay is not small beside the response time",
@@ -50,107 +50,109 @@ flatout_reason::reasons! {
 crate::by_name! { InvalidReason, "reason why a run is invalid" }
 
 impl InvalidReason {
-    /// Whether something that was asked for was not measured, whatever the figures of the rest are worth.
+    /// Returns whether something requested was not measured, regardless of the validity of the other figures.
     pub const fn is_of_a_part(self) -> bool {
         matches!(self, Self::CountsMissing | Self::PartMissing | Self::AgentLost | Self::Interrupted)
     }
 }
 
-/// A reason with the numbers behind it.
+/// A reason with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invalid {
     /// The reason.
     pub reason: InvalidReason,
-    /// The numbers, in one sentence.
+    /// The evidence in one sentence.
     pub text: String,
 }
 
-/// Share of the periods of a quota in which the client may be held back before the quota was likely the limit.
+/// Maximum share of quota periods with throttling of the client, before the quota was likely the limit.
 pub const HELD_BACK_SHARE_MAX: f64 = 0.1;
 
-/// Share of its time a client thread may be busy, or waiting for a core, before the client was likely the limit.
+/// Maximum share of its time a client thread may be busy, or waiting for a core, before the client was likely the
+/// limit.
 pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
 
-/// Runs shorter than this are mostly their own beginning and are not judged by their use of CPU, nor by Little's law.
+/// Minimum length of a run for tests of CPU use and Little's law, in nanoseconds: shorter runs mostly consist of their
+/// start.
 pub const JUDGED_NS_MIN: u64 = 100_000_000;
 
-/// Lag that is never held against a run: about what an idle machine needs to wake a thread.
+/// Lag that is always permitted, in nanoseconds: about the wake-up latency of a thread on an idle machine.
 pub const LAG_NS_SMALL: u64 = 100_000;
 
-/// Largest share of the median response time that the median lag may be.
+/// Maximum median lag as a share of the median response time.
 pub const LAG_SHARE_P50_MAX: f64 = 0.1;
 
-/// Largest share of the 99th percentile of the response time that the same of the lag may be.
+/// Maximum 99th percentile of lag as a share of the same percentile of the response time.
 pub const LAG_SHARE_P99_MAX: f64 = 0.25;
 
-/// Requests that a 99th percentile wants before it is more than its slowest request, and the lag's is held against a run.
+/// Minimum requests for evaluating the 99th percentile of lag; with fewer, it is just the slowest request.
 pub const P99_REQUESTS_MIN: u64 = 100;
 
-/// Smallest share of the rate asked for that is that rate.
+/// Minimum share of the requested rate that counts as that rate.
 pub const REACHED_SHARE_MIN: f64 = 0.98;
 
-/// How much later than intended the last request may be begun without the rate being called missed: one late request at
-/// the end of a short run says little about its rate.
+/// Permitted delay of the last request in nanoseconds: one late request at the end of a short run says little about
+/// its rate.
 pub const LATE_NS_SMALL: u64 = 100_000_000;
 
-/// Share of visits that may wait for a connection before the waiting is taken for the reason of the lag.
+/// Maximum share of visits that wait for a connection before waiting counts as the cause of lag.
 pub const WAITED_SHARE_MAX: f64 = 0.01;
 
-/// Share of its time that a thread may wait for a core on which another process runs before p99 no longer holds: the share of
-/// responses that lie above p99. Requests that come by chance find a thread waiting as often as it waits (PASTA: Wolff, 1982),
-/// so below this limit fewer responses are later for it than lie above p99; from it on, p99 may be the other processes' doing
-/// alone.
+/// Maximum share of its time that a thread may wait for a core used by another process before p99 is invalid: the
+/// share of responses above p99. Requests that arrive at random find a thread waiting as often as it waits (PASTA:
+/// Wolff, 1982), so below this limit fewer responses are delayed than lie above p99; above it, other processes alone
+/// may determine p99.
 pub const CROWDED_TAIL_MAX: f64 = 0.01;
 
-/// Share of the time it would run that a thread may wait so before the rate no longer holds. Throughput falls by the
-/// share of time this thread waits; a rate holds where no more than this is missing of it.
+/// Maximum share of its runnable time that a thread may wait in this way before the rate is invalid. Throughput falls
+/// by the share of time that the thread waits; a rate is valid if no more than this is missing.
 pub const CROWDED_RATE_MAX: f64 = 1.0 - REACHED_SHARE_MIN;
 
-/// The same for the median: a thread that waits this share of the time it would run takes that much longer for a response in
-/// the mean. As much of the median may be the client's lag.
+/// The same for the median: a thread that waits this share of its runnable time takes that much longer per response on
+/// average. The client's lag may contribute the same share to the median.
 pub const CROWDED_MEDIAN_MAX: f64 = LAG_SHARE_P50_MAX;
 
-/// How exactly it is known what other processes ran: `/proc/stat` counts ticks of 10 ms (USER_HZ is 100 in Linux's interface).
+/// Resolution of other processes' CPU time: `/proc/stat` counts ticks of 10 ms (USER_HZ is 100 in Linux's interface).
 const TICK_NS: u64 = 10_000_000;
 
-/// In runs shorter than this it cannot be told how much other processes took: a tick is more than [`CROWDED_TAIL_MAX`] of
-/// them.
+/// In shorter runs the CPU time of other processes is unknown: one tick is more than [`CROWDED_TAIL_MAX`] of the run.
 pub const CROWDED_NS_MIN: u64 = (TICK_NS as f64 / CROWDED_TAIL_MAX) as u64;
 
-/// What the verdict on one step is found from. `None` means that something was not known or not asked for.
+/// Input to the verdict on one step. `None`: unknown or not requested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Evidence {
-    /// Length of the measured part, in nanoseconds.
+    /// Length of the measured span in nanoseconds.
     pub elapsed_ns: u64,
-    /// Answers in it.
+    /// Responses in it.
     pub responses: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub client_busy_share: f64,
-    /// Share of its time that this thread was ready and waited for a core, 0 to 1; by a cgroup's quota too.
+    /// Share of its time that this thread was runnable but waited for a core, 0 to 1, including throttling by a cgroup
+    /// quota.
     pub client_wait_share: f64,
-    /// Share of the periods of its cgroup's quota in which the client stood still for the rest, 0 to 1, where it has a quota.
+    /// Share of quota periods in which the client was throttled, 0 to 1, if its cgroup has a quota.
     pub client_held_back_share: Option<f64>,
-    /// Share of its time that this thread was ready and waited for a core while other processes than client and server
-    /// ran, 0 to 1, at most; nothing where that is not known.
+    /// Upper bound of the share of its time that this thread was runnable but waited for a core while processes other
+    /// than client and server ran, 0 to 1; `None` if unknown.
     pub client_crowded_share: Option<f64>,
-    /// The same of all threads of the server together, in cores.
+    /// The same for all server threads together, in cores.
     pub server_crowded_cores: Option<f64>,
-    /// Whether the server used more than is known.
+    /// Whether the server's CPU use is known only in part.
     pub server_cpu_is_short: bool,
-    /// Cores that the server used.
+    /// Cores used by the server.
     pub server_cores: Option<f64>,
-    /// Requests a second that the plan offers, where the clock decides.
+    /// Planned requests per second, if the clock determines the rate.
     pub offered_per_s: Option<f64>,
-    /// Requests a second begun.
+    /// Requests begun per second.
     pub begun_per_s: f64,
-    /// From the start of the measured part to when the last request was intended, in nanoseconds.
+    /// Time from the start of the measured span to the intended start of the last request, in nanoseconds.
     pub intended_span_ns: u64,
-    /// From the start of the measured part to when the last request was begun, in nanoseconds.
+    /// Time from the start of the measured span to the actual start of the last request, in nanoseconds.
     pub begun_span_ns: u64,
-    /// Connections asked for, where the plan holds all of them at once (closed loop).
+    /// Requested connections, if the plan holds all of them at once (closed loop).
     pub connections_asked: Option<u64>,
-    /// Most connections, or streams, held at once.
+    /// Maximum connections, or streams, open at once.
     pub connections_peak: u64,
     /// Median lag of all requests, in nanoseconds.
     pub lag_p50_ns: u64,
@@ -160,38 +162,38 @@ pub struct Evidence {
     pub response_p50_ns: u64,
     /// 99th percentile of the response time, in nanoseconds.
     pub response_p99_ns: u64,
-    /// Arrivals that waited for a free connection, warm-up included.
+    /// Arrivals that waited for a free connection, including warm-up.
     pub arrivals_waited: u64,
-    /// Arrivals that were never begun.
+    /// Arrivals never begun.
     pub arrivals_dropped: u64,
     /// Visits begun.
     pub visits: u64,
-    /// Little's law, where there were enough requests for it to hold.
+    /// Little's law, given enough requests.
     pub little: Option<Little>,
-    /// Agreement with the server's own counts, where those were read.
+    /// Comparison with the server's own counts, if they were read.
     pub reconciliation: Option<Reconciliation>,
-    /// Why the server's own counts could not be read, where they were asked for.
+    /// Reason why requested server counts could not be read.
     pub counts_missing: Option<String>,
-    /// What else was asked for and could not be measured, and why.
+    /// Other requested measurements that failed, with reasons.
     pub part_missing: Option<String>,
     /// Agents lost.
     pub agents_lost: u32,
-    /// Whether a warm-up by steady state was asked for and none was found.
+    /// Whether warm-up by steady state was requested but none was found.
     pub no_steady_state: bool,
-    /// Whether somebody ended it.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
-    /// Whether this is a measurement past the knee on purpose (`--overload`): waiting and dropped arrivals are its subject.
+    /// Whether this run deliberately exceeds the knee (`--overload`): waiting and dropped arrivals are then expected.
     pub overload: bool,
 }
 
 impl Evidence {
-    /// Of a closed loop in which other processes took half of the server's time, for those who explain a reason.
+    /// Evidence of a closed loop in which other processes used half of the server's time, for explanations of reasons.
     pub fn crowded_throughout() -> Self {
         Self { elapsed_ns: CROWDED_NS_MIN, server_cores: Some(0.5), server_crowded_cores: Some(0.5), ..Self::default() }
     }
 
-    /// Share of the rate asked for that was begun, where the clock decides: how much longer beginning the requests took
-    /// than was intended, and how many were never begun. The luck of random arrivals is not in it.
+    /// Share of the planned rate that was achieved, if the clock determines it: affected by late starts and by
+    /// requests never begun, but not by the randomness of arrivals.
     pub fn reached_share(&self) -> Option<f64> {
         self.offered_per_s?;
         let arrivals = self.visits + self.arrivals_dropped;
@@ -207,19 +209,19 @@ impl Evidence {
         Some(stretch * self.visits as f64 / arrivals as f64)
     }
 
-    /// Whether the median lag is not small beside the median response time.
+    /// Returns whether the median lag is significant compared with the median response time.
     pub fn median_is_late(&self) -> bool {
         is_late(self.lag_p50_ns, self.response_p50_ns, LAG_SHARE_P50_MAX)
     }
 
-    /// The same of the 99th percentiles. A median that is late is one of few requests too, and all above it are late.
+    /// The same for the 99th percentiles. With few requests, a late median implies a late tail.
     pub fn tail_is_late(&self) -> bool {
         self.median_is_late()
             || self.responses >= P99_REQUESTS_MIN && is_late(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
     }
 
-    /// Whether the run queue's wait for other processes is enough to make p99 another. In a run shorter than
-    /// [`CROWDED_NS_MIN`] it may be.
+    /// Returns whether waiting for other processes may affect p99. In a run shorter than [`CROWDED_NS_MIN`] it always
+    /// may.
     pub fn is_crowded(&self) -> bool {
         self.elapsed_ns > 0
             && [self.client_crowded_share, self.server_crowded_cores]
@@ -228,17 +230,17 @@ impl Evidence {
                 .any(|wait| wait > CROWDED_TAIL_MAX)
     }
 
-    /// Whether it is enough to lower the rate of a closed loop.
+    /// Returns whether it is enough to lower the rate of a closed loop.
     pub fn is_rate_crowded(&self) -> bool {
         self.is_crowded_above(CROWDED_RATE_MAX)
     }
 
-    /// Whether it is enough to move the median.
+    /// Returns whether it is enough to affect the median.
     pub fn is_median_crowded(&self) -> bool {
         self.is_crowded_above(CROWDED_MEDIAN_MAX)
     }
 
-    /// Whether a thread waited more than this share of the time it would have run.
+    /// Returns whether a thread waited more than this share of its runnable time.
     fn is_crowded_above(&self, share: f64) -> bool {
         let is_large = |wait: Option<f64>, busy: f64| wait.is_some_and(|wait| wait > share * (busy + wait));
         self.is_crowded()
@@ -246,7 +248,7 @@ impl Evidence {
                 || is_large(self.server_crowded_cores, self.server_cores.unwrap_or(0.0)))
     }
 
-    /// Whether arrivals that found no free connection are the reason of the lag.
+    /// Returns whether arrivals without a free connection caused the lag.
     fn waited_for_connections(&self) -> bool {
         self.arrivals_waited as f64 > WAITED_SHARE_MAX * (self.visits + self.arrivals_dropped) as f64
     }
@@ -256,7 +258,7 @@ fn is_late(lag_ns: u64, response_ns: u64, share: f64) -> bool {
     lag_ns > LAG_NS_SMALL && lag_ns as f64 > share * response_ns as f64
 }
 
-/// Every reason why figures with this evidence do not hold.
+/// Returns every reason why figures with this evidence are invalid.
 pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
     let mut invalid = Vec::new();
     let mut add = |reason: InvalidReason, text: String| invalid.push(Invalid { reason, text });

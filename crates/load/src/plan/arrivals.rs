@@ -1,7 +1,7 @@
-//! When visits arrive in an open loop: levels of rate, and how regular the arrivals are.
+//! Arrivals of an open loop: rate levels and regularity.
 //!
-//! One mechanism for all: a process of mean gap 1 is stretched by the rate, so a change of rate or a ramp changes the gaps
-//! and nothing else. Arrival `n` happens when the integral of the rate reaches the n-th point of that process.
+//! A process with mean gap 1 is stretched by the rate, so a change of rate or a ramp only changes the gaps. Arrival
+//! `n` occurs when the integral of the rate reaches the n-th point of that process.
 
 use super::PlanError;
 use super::lines::{Line, Lines};
@@ -10,24 +10,24 @@ use super::random::Random;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Most visits a second that a plan may ask for.
+/// Maximum visits per second in a plan.
 pub const RATE_PER_S_MAX: f64 = 10e6;
 
-/// Most levels of one plan.
+/// Maximum levels in a plan.
 pub const LEVELS_MAX: usize = 1_000;
 
-/// What the stream of arrivals is called among the streams of a seed.
+/// ID of the random stream for arrivals.
 const PURPOSE_ARRIVALS: u64 = 1;
 
-/// How regular arrivals are.
+/// Regularity of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArrivalKind {
     /// Equal gaps.
     Fixed,
-    /// Exponential gaps: a Poisson process, as of many independent visitors.
+    /// Exponential gaps: a Poisson process, as with many independent visitors.
     Exp,
-    /// Gaps drawn evenly from (1 ± `spread`) times the mean gap.
+    /// Gaps uniformly distributed over (1 ± `spread`) times the mean gap.
     Uniform {
         /// 0 to 1.
         spread: f64,
@@ -35,7 +35,7 @@ pub enum ArrivalKind {
 }
 
 impl ArrivalKind {
-    /// Reads `fixed`, `exp`, `uniform` (of spread 1) or `uniform:SPREAD`.
+    /// Parses `fixed`, `exp`, `uniform` (spread 1) or `uniform:SPREAD`.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         match text {
             "fixed" => Ok(Self::Fixed),
@@ -52,12 +52,12 @@ impl ArrivalKind {
     }
 }
 
-/// A stretch of time in which the rate goes evenly from one value to another.
+/// A span of time in which the rate changes linearly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// Visits a second at its beginning.
+    /// Visits per second at its start.
     pub from_per_s: f64,
-    /// Visits a second at its end.
+    /// Visits per second at its end.
     pub to_per_s: f64,
     /// Its length in nanoseconds.
     pub duration_ns: u64,
@@ -66,31 +66,31 @@ pub struct Level {
 /// Arrivals of an open loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// How regular they are.
+    /// Their regularity.
     pub kind: ArrivalKind,
-    /// The rate over time, at least one level; after the last one its end rate holds.
+    /// The rate over time, at least one level; the end rate of the last one continues.
     pub levels: Vec<Level>,
-    /// Lines of a replay, which then are the arrivals; levels and kind are only for show. Not part of the plan's text: a
-    /// replay names its log.
+    /// Lines of a replay, which then determine the arrivals; levels and kind are only displayed. Not serialised with
+    /// the plan: a replay names its log.
     #[serde(skip)]
     pub replay: Option<Arc<Lines>>,
 }
 
 impl Arrivals {
-    /// Arrivals at one rate, in visits a second.
+    /// Arrivals at a constant rate, in visits per second.
     pub fn constant(kind: ArrivalKind, rate_per_s: f64) -> Self {
         let level = Level { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ns: 1_000_000_000 };
         Self { kind, levels: vec![level], replay: None }
     }
 
-    /// Arrivals as a log has them.
+    /// Arrivals from a log.
     pub fn replay(lines: Arc<Lines>) -> Self {
         let rate_per_s = (lines.len() as f64 * 1e9 / lines.last_ns().max(1) as f64).min(RATE_PER_S_MAX);
         Self { replay: Some(lines), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
     }
 
-    /// Reads `fixed`, `exp` or `uniform[:SPREAD]`, at `rate_per_s`; or levels, `steps:100@10s,100..500@1m`, with a kind
-    /// before them where it is not `fixed`: `exp:steps:100@10s,200@10s`.
+    /// Parses `fixed`, `exp` or `uniform[:SPREAD]`, at `rate_per_s`; or levels, `steps:100@10s,100..500@1m`,
+    /// optionally with a kind other than `fixed` as prefix: `exp:steps:100@10s,200@10s`.
     pub fn parse(text: &str, rate_per_s: Option<f64>) -> Result<Self, PlanError> {
         let meaningless = |what: String| PlanError::Meaningless(what);
         let arrivals = if let Some((kind, steps)) = text.split_once("steps:") {
@@ -110,7 +110,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// Says whether they mean something.
+    /// Checks that they are valid.
     pub fn check(&self) -> Result<(), PlanError> {
         let meaningless = |what: String| Err(PlanError::Meaningless(what));
         if let Some(lines) = &self.replay {
@@ -140,14 +140,14 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Mean rate over the levels, in visits a second.
+    /// Mean rate over the levels, in visits per second.
     pub fn rate_mean(&self) -> f64 {
         let duration_ns: f64 = self.levels.iter().map(|level| level.duration_ns as f64).sum();
         let visits: f64 = self.levels.iter().map(Level::visits).sum();
         if duration_ns > 0.0 { visits * 1e9 / duration_ns } else { 0.0 }
     }
 
-    /// Mean rate over the first `duration_ns`, in visits a second.
+    /// Mean rate over the first `duration_ns`, in visits per second.
     pub fn rate_mean_until(&self, duration_ns: u64) -> f64 {
         let visits = match &self.replay {
             Some(lines) => lines.due_before(duration_ns) as f64,
@@ -169,7 +169,7 @@ impl Arrivals {
         visits + self.levels.last().map_or(0.0, |level| level.to_per_s) * left_ns as f64 / 1e9
     }
 
-    /// The arrivals themselves, from the start.
+    /// Iterator over the arrival times.
     pub fn times(&self, seed: u64) -> Times {
         Times {
             arrivals: Arc::new(self.clone()),
@@ -184,15 +184,15 @@ impl Arrivals {
 }
 
 impl Level {
-    /// Expected number of visits in it.
+    /// Expected number of visits in this level.
     fn visits(&self) -> f64 {
         f64::midpoint(self.from_per_s, self.to_per_s) * self.duration_ns as f64 / 1e9
     }
 
-    /// When, in nanoseconds from the level's beginning, the integral of its rate has reached `visits`.
+    /// Time in nanoseconds from the level's start at which the integral of its rate reaches `visits`.
     fn reached_ns(&self, visits: f64) -> f64 {
         let slope = (self.to_per_s - self.from_per_s) / (self.duration_ns as f64 / 1e9);
-        // The root of a·t + s·t²/2 = v in the form that loses no digits for a small slope.
+        // Root of a·t + s·t²/2 = v in the form that is accurate for a small slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * visits).max(0.0).sqrt();
         let seconds = if visits <= 0.0 { 0.0 } else { 2.0 * visits / (self.from_per_s + root) };
         seconds * 1e9
@@ -208,35 +208,35 @@ fn parse_level(text: &str) -> Result<Level, String> {
     Ok(Level { from_per_s: parse_number(from)?, to_per_s: parse_number(to)?, duration_ns })
 }
 
-/// Arrival times in order, in nanoseconds from the start; ends only when a replay ends, the rate stays 0 or time is over.
-/// Taking the next one allocates nothing; a clone goes on from where the original stood.
+/// Arrival times in order, in nanoseconds from the start. Ends only if a replay ends, the rate stays 0 or time
+/// overflows. `next` allocates nothing; a clone continues from the same position.
 #[derive(Clone, Debug)]
 pub struct Times {
     arrivals: Arc<Arrivals>,
     random: Random,
     /// Number of the next arrival.
     index: u64,
-    /// The next point of the process of mean gap 1.
+    /// Next point of the process with mean gap 1.
     point: f64,
     level: usize,
-    /// Integral of the rate at the level's beginning.
+    /// Integral of the rate at the level's start.
     level_point: f64,
-    /// When the level began.
+    /// Start of the level.
     level_ns: u64,
 }
 
 impl Times {
-    /// Number of the arrival that comes next.
+    /// Number of the next arrival.
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// The line of a replay that comes next; `None` where there is none, and without a replay.
+    /// Next line of a replay; `None` without one.
     pub fn line(&self) -> Option<Line> {
         self.arrivals.replay.as_ref()?.get(self.index)
     }
 
-    /// Leaves out arrivals: as if they had been taken.
+    /// Skips arrivals.
     pub fn leave_out(&mut self, count: u64) {
         if self.arrivals.replay.is_some() || self.arrivals.kind == ArrivalKind::Fixed {
             self.index = self.index.saturating_add(count);
@@ -245,10 +245,10 @@ impl Times {
         }
     }
 
-    /// Goes to the next point of the process.
+    /// Advances to the next point of the process.
     fn advance_point(&mut self) {
         match self.arrivals.kind {
-            // Counted and not added up: after a day the tenth digit is still right.
+            // Calculated from the index, not accumulated, so that precision does not degrade over time.
             ArrivalKind::Fixed => {}
             ArrivalKind::Exp => self.point += self.random.next_exp(),
             ArrivalKind::Uniform { spread } => self.point += 1.0 + spread * (2.0 * self.random.next_f64() - 1.0),
@@ -256,7 +256,7 @@ impl Times {
         self.index += 1;
     }
 
-    /// Time at which the integral of the rate reaches `point`, which never decreases from call to call.
+    /// Time at which the integral of the rate reaches `point`, which must not decrease between calls.
     fn time_of(&mut self, point: f64) -> Option<u64> {
         loop {
             let level = self.arrivals.levels.get(self.level).copied().or_else(|| {
@@ -289,7 +289,7 @@ impl Iterator for Times {
             self.index += 1;
             return Some(line.at_ns);
         }
-        // A Poisson process has its first arrival after a gap like any other; the regular ones begin with one.
+        // In a Poisson process a gap precedes the first arrival; regular ones start with an arrival.
         let point = match self.arrivals.kind {
             ArrivalKind::Fixed => self.index as f64,
             ArrivalKind::Exp => {

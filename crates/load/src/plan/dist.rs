@@ -1,44 +1,44 @@
 //! Distributions of think times and session lengths.
 //!
-//! Written as `5`, `exp:5`, `uniform:1..9` (or `1..9`), or a mixture `30%:1,70%:5..15`. Times take a unit: `exp:20ms`.
+//! Syntax: `5`, `exp:5`, `uniform:1..9` (or `1..9`), or a mixture `30%:1,70%:5..15`. Times need a unit: `exp:20ms`.
 
 use super::PlanError;
 use super::quantity::{parse_number, parse_time_ns};
 use super::random::Random;
 use serde::{Deserialize, Serialize};
 
-/// Most parts of a mixture.
+/// Maximum parts of a mixture.
 pub const PARTS_MAX: usize = 64;
 
-/// A distribution of numbers that are never negative.
+/// A distribution of non-negative numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dist {
-    /// Always the same.
+    /// A constant.
     Fixed(f64),
     /// Exponential, with this mean.
     Exp(f64),
-    /// Every number of `[from, to)` as likely as any other.
+    /// Uniform over `[from, to)`.
     Uniform {
         /// Smallest.
         from: f64,
-        /// Largest, not included.
+        /// Largest, excluded.
         to: f64,
     },
-    /// One of several, each with its weight; no part is a mixture itself.
+    /// A mixture with weights; parts are not mixtures themselves.
     Mix(Vec<(f64, Self)>),
 }
 
 impl Dist {
-    /// Nought, always.
+    /// Constant zero.
     pub const ZERO: Self = Self::Fixed(0.0);
 
-    /// Reads a distribution of plain numbers, for example `uniform:5..15`.
+    /// Parses a distribution of plain numbers, for example `uniform:5..15`.
     pub fn parse_number(text: &str) -> Result<Self, PlanError> {
         Self::parse(text, &parse_number).map_err(PlanError::Meaningless)
     }
 
-    /// Reads a distribution of times, for example `exp:20ms`, as nanoseconds.
+    /// Parses a distribution of times, for example `exp:20ms`, in nanoseconds.
     pub fn parse_time(text: &str) -> Result<Self, PlanError> {
         Self::parse(text, &parse_time_ns).map_err(PlanError::Meaningless)
     }
@@ -63,7 +63,7 @@ impl Dist {
         };
         let parts = parts.iter().map(part).collect::<Result<Vec<_>, _>>()?;
         let sum: f64 = parts.iter().map(|(weight, _)| weight).sum();
-        // Weights are written by people: 33.3 % three times is meant to be everything.
+        // Tolerate rounded weights, such as three times 33.3 %.
         if (sum - 100.0).abs() > 0.5 {
             return Err(format!("the weights of a mixture add up to {sum} %, not to 100 %"));
         }
@@ -78,7 +78,7 @@ impl Dist {
         let range = text.strip_prefix("uniform:");
         if let Some((from, to)) = range.unwrap_or(text).split_once("..") {
             let to_value = read(to)?;
-            // The unit may be written once: 5..15ms.
+            // The unit may be given once: 5..15ms.
             let unit = to.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.' || letter == ' ');
             let from_value = read(from).or_else(|error| read(&format!("{from}{unit}")).map_err(|_| error))?;
             return if from_value <= to_value {
@@ -93,7 +93,7 @@ impl Dist {
         }
     }
 
-    /// Says whether it means something; `what` is its name in the error. What was read from text always does.
+    /// Checks that it is valid; `what` names it in the error. A parsed distribution is always valid.
     pub fn check(&self, what: &str) -> Result<(), PlanError> {
         let is_fine = |value: f64| value.is_finite() && value >= 0.0;
         let fine = match self {
@@ -127,11 +127,11 @@ impl Dist {
         }
     }
 
-    /// The mean of what [`Dist::draw_count`] draws: whole numbers of at least 1.
+    /// Mean of [`Dist::draw_count`]: integers of at least 1.
     pub fn mean_count(&self) -> f64 {
         match self {
             Self::Fixed(value) => value.round().max(1.0),
-            // Of k - 1/2 and more one in exp((k - 1/2)/mean) is drawn, for each k from 1; what is less than 1/2 counts 1.
+            // P(X ≥ k - 1/2) is exp(-(k - 1/2)/mean) for each k from 1; values below 1/2 count as 1.
             Self::Exp(mean) if *mean > 0.0 => {
                 let half = (-0.5 / mean).exp();
                 half / (1.0 - (-1.0 / mean).exp()) + (1.0 - half)
@@ -141,7 +141,7 @@ impl Dist {
                 let from = from.ceil();
                 let count = (to.floor() - from + 1.0).max(1.0);
                 let mean = from + (count - 1.0) / 2.0;
-                // Nought counts as 1.
+                // Zero counts as 1.
                 if from <= 0.0 { mean + 1.0 / count } else { mean }
             }
             Self::Mix(parts) => {
@@ -150,7 +150,7 @@ impl Dist {
         }
     }
 
-    /// Whether it is always nought.
+    /// Returns whether it is always zero.
     pub fn is_zero(&self) -> bool {
         matches!(self, Self::Fixed(value) if *value <= 0.0)
     }
@@ -167,14 +167,14 @@ impl Dist {
                     left -= weight;
                     left < 0.0
                 });
-                // Rounding may leave a trifle after the last part.
+                // Rounding may leave a remainder after the last part.
                 chosen.or(parts.last()).map_or(0.0, |(_, part)| part.draw(random))
             }
         }
     }
 
-    /// Draws a whole number of at least 1, as session lengths are. A uniform `5..15` gives 5 to 15, each as likely as any
-    /// other, as people mean it.
+    /// Draws an integer of at least 1, for session lengths. A uniform `5..15` yields 5 to 15 inclusive with equal
+    /// probability.
     pub fn draw_count(&self, random: &mut Random) -> u32 {
         let value = match self {
             Self::Uniform { from, to } => {

@@ -1,17 +1,17 @@
-//! The lines of a log as arrivals: when each is due, and which client of the log asks.
+//! Log lines as arrivals: time and client of each.
 
-/// One line.
+/// One log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When it is due, in nanoseconds from the start.
+    /// Time in nanoseconds from the start.
     pub at_ns: u64,
-    /// Who asks, a number below [`Lines::sessions`].
+    /// Client, a number below [`Lines::sessions`].
     pub session: u32,
-    /// Whether nothing more comes from there: its connections are of no more use.
+    /// Whether it is the client's last line: its connections are no longer needed.
     pub is_last: bool,
 }
 
-/// All lines of a replay, in the order of their times.
+/// All lines of a replay, sorted by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     lines: Box<[Line]>,
@@ -19,12 +19,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// From times in nanoseconds from the start, each with who asks.
+    /// Builds lines from times in nanoseconds from the start, each with a client number.
     pub fn of(asked: impl IntoIterator<Item = (u64, u32)>) -> Self {
         let line = |(at_ns, session)| Line { at_ns, session, is_last: false };
         let mut lines: Box<[Line]> = asked.into_iter().map(line).collect();
         let sessions = lines.iter().map(|line| line.session.saturating_add(1)).max().unwrap_or(0);
-        // Numbers that count more sessions than there are lines are refused before anything is made of them.
+        // Numbers beyond the number of lines are refused later; bound the allocation here.
         let mut goes_on = vec![false; (sessions as usize).min(lines.len())];
         for line in lines.iter_mut().rev() {
             if let Some(goes_on) = goes_on.get_mut(line.session as usize) {
@@ -35,7 +35,7 @@ impl Lines {
         Self { lines, sessions }
     }
 
-    /// Why these are no arrivals, where they are none.
+    /// Checks that the lines are valid arrivals; otherwise returns the problem.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.lines.is_empty() {
             return Err("a replay needs at least one request".to_owned());
@@ -49,37 +49,37 @@ impl Lines {
         }
     }
 
-    /// The line of a number.
+    /// The line with this index.
     pub fn get(&self, number: u64) -> Option<Line> {
         self.lines.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// How many there are.
+    /// Number of lines.
     pub fn len(&self) -> usize {
         self.lines.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     pub fn sessions(&self) -> u32 {
         self.sessions
     }
 
-    /// When the last line is due, in nanoseconds from the start.
+    /// Time of the last line, in nanoseconds from the start.
     pub fn last_ns(&self) -> u64 {
         self.lines.last().map_or(0, |line| line.at_ns)
     }
 
-    /// How many lines are due before `until_ns`.
+    /// Number of lines before `until_ns`.
     pub fn due_before(&self, until_ns: u64) -> usize {
         self.lines.partition_point(|line| line.at_ns < until_ns)
     }
 
-    /// Most lines that are due within so long a time.
+    /// Maximum number of lines within any span of this length.
     pub fn due_within(&self, span_ns: u64) -> u32 {
         let within = |(index, from): (usize, &Line)| {
             self.lines[index..].partition_point(|line| line.at_ns - from.at_ns < span_ns) as u32
@@ -87,7 +87,7 @@ impl Lines {
         self.lines.iter().enumerate().map(within).max().unwrap_or(0)
     }
 
-    /// Most sessions that are not over at one time, when each lasts from its first line until `more_ns` after its last.
+    /// Maximum number of concurrent sessions, if each lasts from its first line until `more_ns` after its last.
     pub fn sessions_at_once(&self, more_ns: u64) -> u32 {
         let mut has_begun = vec![false; (self.sessions as usize).min(self.lines.len())];
         let mut ends = self.lines.iter().filter(|line| line.is_last).peekable();

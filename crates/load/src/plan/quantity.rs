@@ -1,9 +1,9 @@
-//! Numbers and times as people write them: `20ms`, `1.5s`, `2m`, `30%`, `10k`.
+//! Parsing of numbers and times: `20ms`, `1.5s`, `2m`, `30%`, `10k`.
 
-/// Most a time may be: a hundred days. A longer one is a slip of the finger.
+/// Maximum time: a hundred days. A longer one is probably a typing error.
 pub const TIME_NS_MAX: f64 = 100.0 * 86_400.0 * 1e9;
 
-/// Units of time, each in nanoseconds.
+/// Time units in nanoseconds.
 const TIME_UNITS: [(&str, f64); 9] = [
     ("ns", 1.0),
     ("us", 1e3),
@@ -16,7 +16,7 @@ const TIME_UNITS: [(&str, f64); 9] = [
     ("h", 3_600e9),
 ];
 
-/// Splits `20ms` into its number and its unit. The number is finite and not negative.
+/// Splits `20ms` into number and unit. The number is finite and not negative.
 pub fn split_unit(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
@@ -28,7 +28,7 @@ pub fn split_unit(text: &str) -> Result<(f64, &str), String> {
     if value.is_finite() { Ok((value, unit.trim())) } else { Err(format!("{number:?} is too large")) }
 }
 
-/// Reads a time as nanoseconds. A time without a unit is refused, except nought.
+/// Parses a time as nanoseconds. A unit is required, except for zero.
 pub fn parse_time_ns(text: &str) -> Result<f64, String> {
     let (value, unit) = split_unit(text)?;
     if unit.is_empty() {
@@ -42,7 +42,7 @@ pub fn parse_time_ns(text: &str) -> Result<f64, String> {
     if value_ns <= TIME_NS_MAX { Ok(value_ns) } else { Err(format!("{text:?} is more than a hundred days")) }
 }
 
-/// Reads a plain number, which may end in `k` or `M`.
+/// Parses a plain number with an optional suffix `k` or `M`.
 pub fn parse_number(text: &str) -> Result<f64, String> {
     let (value, unit) = split_unit(text)?;
     let scale = match unit {

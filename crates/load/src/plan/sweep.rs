@@ -4,27 +4,27 @@ use super::PlanError;
 use super::quantity::parse_number;
 use serde::{Deserialize, Serialize};
 
-/// Most levels of a sweep: the record of each is kept until the end.
+/// Maximum levels of a sweep: the record of each is stored until the end.
 pub const LEVELS_MAX: usize = 200;
 
-/// How a sweep goes from one level to the next.
+/// Step from one level to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stride {
-    /// By adding.
+    /// Addition.
     Add(f64),
-    /// By multiplying.
+    /// Multiplication.
     Times(f64),
 }
 
-/// Levels from one number to another, both included where the stride meets them.
+/// Levels from one number to another, inclusive if the stride meets them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// First level.
     pub from: f64,
-    /// No level is above this.
+    /// Upper bound of the levels.
     pub to: f64,
-    /// From one level to the next.
+    /// Step from one level to the next.
     pub stride: Stride,
 }
 
@@ -34,7 +34,7 @@ impl Sweep {
         Self { from: value, to: value, stride: Stride::Add(1.0) }
     }
 
-    /// Reads `N`, `A..B:STEP` or `A..B:xK`.
+    /// Parses `N`, `A..B:STEP` or `A..B:xK`.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         Self::read(text).map_err(|what| PlanError::Meaningless(format!("{text:?}: {what}")))
     }
@@ -69,14 +69,14 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Its levels in order, at least one, at most [`LEVELS_MAX`].
+    /// Its levels in order, between one and [`LEVELS_MAX`].
     pub fn levels(&self) -> Vec<f64> {
         self.iter().take(LEVELS_MAX).collect()
     }
 
     fn iter(&self) -> impl Iterator<Item = f64> {
         let sweep = *self;
-        // A trifle is allowed for what adding and multiplying lose: 0.1..0.3:0.1 has three levels.
+        // Tolerate rounding errors: 0.1..0.3:0.1 has three levels.
         let end = sweep.to * (1.0 + 1e-9);
         (0..=LEVELS_MAX as u32)
             .map(move |index| match sweep.stride {
@@ -86,7 +86,7 @@ impl Sweep {
             .take_while(move |level| *level <= end)
     }
 
-    /// Whether it is a single level.
+    /// Returns whether it is a single level.
     pub fn is_single(&self) -> bool {
         self.levels().len() == 1
     }
