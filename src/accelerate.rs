@@ -9,7 +9,7 @@ use flatout_daemon::here::leads_to;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Put a shared cache in front of other servers.
+/// Run a shared cache in front of other servers
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout accelerate http://127.0.0.1:3000       then open http://127.0.0.1:8080/
@@ -17,34 +17,36 @@ use std::process::ExitCode;
   flatout accelerate https://a.example https://b.example --no-cache
   flatout accelerate :3000 --print-config > flatout.kdl
 
-Nothing changes in the origin: it is asked as the client asked, and its Cache-Control is obeyed.
-Every answer says in Cache-Status whether it was kept, and why not. `flatout purge` takes kept
-answers away, `flatout status` shows what is held. What the flags do not have, the configuration
-has: --print-config is where to begin.")]
+The origin needs no change: flatout obeys its Cache-Control and forwards the client's Host. The Cache-Status of each \
+response says whether it came from the cache or was stored, and if not, why. `flatout status` shows the contents of the \
+cache, and `flatout purge` removes responses from it. For settings that have no flag, start from the configuration that \
+--print-config prints.")]
 pub(crate) struct AccelerateArgs {
-    /// Where to forward to: http or https, a host and perhaps a port; `:3000` is a port of this machine.
+    /// URL of a server to forward requests to; `:3000` means http://127.0.0.1:3000
     #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]
     origins: Vec<Origin>,
 
-    /// Use at most this much memory for content, stored or on its way [default: a quarter of the cgroup's limit, or
-    /// 256MiB without one].
+    /// Maximum memory for response content, stored or in flight [default: 1/4 of the cgroup's limit, else 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
 
-    /// Hold so many answers in memory at the most.
+    /// Maximum number of responses stored in memory
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(HOT_OBJECTS))]
     hot_objects: u64,
 
-    /// Hold so many bytes of answers in this folder as well; one for each volume. It stays over a restart.
+    /// Also store up to SIZE of responses in the folder DIR, such as /var/cache/flatout=50GiB; may be repeated
+    ///
+    /// Stored responses survive a restart. Give one folder per volume.
     #[arg(long, value_name = "DIR=SIZE", value_parser = parse_disk)]
     disk: Vec<(PathBuf, u64)>,
 
-    /// Keep nothing: forward every request.
+    /// Disable the cache: forward every request
     #[arg(long, conflicts_with_all = ["memory", "hot_objects", "disk"])]
     no_cache: bool,
 
-    /// Answer `flatout status`, `purge`, `reload` and `upgrade` on this Unix socket, or `off` on none [default: the
-    /// user's or the system's, unless another flatout has it].
+    /// Unix socket for `flatout status`, `purge`, `reload` and `upgrade`; `off` disables it
+    ///
+    /// By default, flatout uses the socket in the user's or the system's run-time folder, unless another process has it.
     #[arg(long, value_name = "PATH|off")]
     admin: Option<PathBuf>,
 

@@ -15,63 +15,70 @@ use std::process::ExitCode;
 // No doc comment: clap would take it for the description of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct ServerArgs {
-    /// Where to listen; may be given more than once. `:8080` is all addresses; port 0 takes any free port.
+    /// Listen on this address; may be repeated.
+    ///
+    /// `:8080` means port 8080 on all IPv4 and IPv6 addresses; port 0 means any free port.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
     listen: Vec<Listen>,
 
-    /// Worker threads; by default one for each core this process may use.
+    /// Number of worker threads, 1 to 1024 [default: one per available core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Append a line for each request to FILE; `-` is standard output, and then all else goes to standard error.
+    /// Append one line per request to FILE; `-` means standard output [default: no log]
+    ///
+    /// The format is combined. With `-`, all other messages go to standard error.
     #[arg(long, value_name = "FILE|-")]
     access_log: Option<PathBuf>,
 
-    /// Open so many files at the most, connections included; by default as many as the kernel allows.
+    /// Maximum number of open files, including connections [default: the hard limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(64..=1_073_741_824))]
     open_files: Option<u64>,
 
-    /// Print the configuration that these flags stand for, and exit.
+    /// Print the configuration equivalent to these flags and exit
     #[arg(long)]
     print_config: bool,
 
-    /// Speak https: `internal`, with a certificate by an authority of our own, or CERT,KEY, two files in PEM.
+    /// Serve HTTPS, with a local certificate authority (`internal`) or two PEM files (CERT,KEY)
+    ///
+    /// `internal` is for development: flatout creates a local certificate authority and prints the root certificate to
+    /// trust. CERT is a certificate with its chain, leaf first; KEY is its private key.
     #[arg(long, value_name = "internal|CERT,KEY", value_parser = parse_tls, conflicts_with_all = ["tls_cert", "h2c"])]
     tls: Option<Tls>,
 
-    /// Speak https, with this certificate and what leads to its authority, in PEM.
+    /// Serve HTTPS with this PEM certificate and its chain, leaf first
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "h2c")]
     tls_cert: Option<PathBuf>,
 
-    /// The private key of the certificate, in PEM.
+    /// Private key of --tls-cert, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Without TLS, speak HTTP/2 with clients that begin with it.
+    /// Accept HTTP/2 without TLS from clients that start with it (prior knowledge)
     #[arg(long)]
     h2c: bool,
 
-    /// Close a connection on which no request begins for so long.
+    /// Close a connection if no request starts within this time
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
     idle_timeout: u64,
 
-    /// Answer 408 when a request's head takes longer.
+    /// Maximum time to receive a request's header section; after that, respond 408
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     head_timeout: u64,
 
-    /// Answer 408 when a request's body takes longer.
+    /// Maximum time to wait for a request's body; after that, respond 408
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     body_timeout: u64,
 
-    /// Close a connection whose TLS handshake, or preface of HTTP/2, takes longer.
+    /// Maximum time for the TLS handshake or the HTTP/2 preface; after that, close the connection
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     handshake_timeout: u64,
 
-    /// Close a connection whose client takes no byte of a response for so long.
+    /// Close a connection if its client reads no byte of a response for this time
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     write_timeout: u64,
 
-    /// When told to stop, wait so long for what is under way.
+    /// Maximum time to finish requests in progress when the server stops
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     drain_timeout: u64,
 }

@@ -6,20 +6,25 @@ use flatout_daemon::{Failure, Options, Source};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Serve the sites of a configuration
+/// Run the server with a configuration file
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout run                    ./flatout.kdl, the user's, or /etc/flatout/flatout.kdl
+  flatout run                    with the first configuration found
   flatout run -c site.kdl
 
-SIGHUP or `flatout reload` brings a changed configuration into force, wholly or not at all. SIGUSR2 or `flatout upgrade`
-hands over to a new process of the program as it is now. SIGUSR1 prints the counters and reopens the logs. SIGTERM or
-Ctrl-C finishes what is under way; a second one leaves at once.")]
+Without -c, flatout uses the first of these files that exists: ./flatout.kdl, ~/.config/flatout/flatout.kdl \
+($XDG_CONFIG_HOME), /etc/flatout/flatout.kdl.
+
+Signals:
+  SIGTERM, Ctrl-C   stop after the requests in progress; a second signal stops at once
+  SIGHUP            reload the configuration, as `flatout reload` does
+  SIGUSR1           print the counters and reopen the logs
+  SIGUSR2           upgrade to the installed program, as `flatout upgrade` does")]
 pub(crate) struct RunArgs {
-    /// The configuration
+    /// Configuration file
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }

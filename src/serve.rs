@@ -9,57 +9,63 @@ use flatout_net::root::check_kernel;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve the files below a folder.
+/// Serve the files below a folder
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout serve                              the current folder on http://127.0.0.1:8080/
   flatout serve ./public --listen 0.0.0.0:80 --access-log /var/log/flatout.log
   flatout serve ./public --access-log - | grep ' 404 '
-  flatout serve ./site --dev                 active pages, for whoever writes them
+  flatout serve ./site --dev                 active pages, in development mode
   flatout serve ./public --php unix:/run/php/php-fpm.sock
 
-Names that begin with a dot are not served (.well-known is), and no symbolic link leads out of the folder,
-unless --follow-links names where it may lead.
-On a terminal each request is shown. SIGTERM or Ctrl-C finishes what is under way; a second one leaves at once. SIGUSR1 opens the log anew, after it
-has been renamed, and prints the counters.")]
+On a terminal, flatout prints each request. Names that start with a dot are not served, except .well-known. Symbolic \
+links that lead out of the folder are not followed, except into the folders given with --follow-links.
+
+SIGTERM or Ctrl-C stops the server after the requests in progress; a second signal stops it at once. SIGUSR1 prints the \
+counters and reopens the access log, for log rotation.")]
 pub(crate) struct ServeArgs {
-    /// The folder to serve.
+    /// Folder to serve
     #[arg(value_name = "DIR", default_value = ".")]
     folder: PathBuf,
 
-    /// Serve names that begin with a dot, too.
+    /// Serve files and folders whose names start with a dot
     #[arg(long)]
     hidden: bool,
 
-    /// Follow symbolic links that lead out of the folder into DIR; may be given more than once
+    /// Follow symbolic links that lead out of the folder into DIR; may be repeated
     #[arg(long, value_name = "DIR")]
     follow_links: Vec<PathBuf>,
 
-    /// Believe what is known of a file for so long without looking.
+    /// Revalidate cached file metadata at most this often
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
     recheck: u64,
 
-    /// Have the kernel tell of changes below the folder, so that each is seen at once and nobody needs to look.
+    /// Watch the folder with inotify instead of polling
     #[arg(long)]
     watch: bool,
 
-    /// Let the worker threads open nothing outside the folder, where the kernel can (Landlock).
+    /// Confine worker threads to the folder with Landlock, if the kernel supports it
     #[arg(long)]
     landlock: bool,
 
-    /// Run active pages: `x.lhtml` answers for `/x`, and the sources of pages and scripts are not given out.
+    /// Run active pages: serve the page `x.lhtml` at `/x`, and never the source of a page or script
     #[arg(long)]
     pages: bool,
 
-    /// The same for whoever writes them: errors are shown in the browser, and pages load again when they change.
+    /// Run active pages in development mode: show errors in the browser and reload it on changes
+    ///
+    /// Implies --pages. Errors reveal source code, so do not use it in public.
     #[arg(long)]
     dev: bool,
-    /// Have PHP-FPM at this address run the folder's scripts: unix:/run/php/php-fpm.sock, or tcp:127.0.0.1:9000.
+
+    /// Run PHP scripts with PHP-FPM at unix:PATH or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = flatout_config::parse_php_address)]
     php: Option<PhpAddress>,
 
-    /// Answer `flatout status`, `reload` and `upgrade` on this Unix socket, or `off` on none [default: the one that a
-    /// configuration names where `run` would find it, unless another flatout has it]
+    /// Unix socket for `flatout status`, `reload` and `upgrade`; `off` disables it
+    ///
+    /// By default, flatout uses the socket named in the configuration that `flatout run` would use, unless another
+    /// process has it. Without such a configuration there is no admin socket.
     #[arg(long, value_name = "PATH|off")]
     admin: Option<PathBuf>,
 
