@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(crate) struct AdminArgs {
-    /// The admin socket [default: the configuration's, then the user's or the system's]
+    /// Admin socket of the running process [default: from the configuration, else the user's or the system's]
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
-    /// The configuration that names the admin socket [default: as for run]
+    /// Read the admin socket's path from this configuration [default: as for `flatout run`]
     #[arg(short, long, value_name = "FILE", conflicts_with = "admin")]
     config: Option<PathBuf>,
 }

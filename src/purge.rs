@@ -11,31 +11,37 @@ use std::process::ExitCode;
 const EXIT_FAILED: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 
-/// Have a running flatout drop answers that it keeps
+/// Purge cached responses by URL, tag, prefix or host
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout purge https://example.com/news            this URL, with all its variants
-  flatout purge --tag article-17                    what had this Surrogate-Key or Cache-Tag
-  flatout purge --prefix https://example.com/blog/  what lies below
-  flatout purge --host example.com --dry-run        how many there are
-  flatout purge --all --soft                        stale from now on, and of use meanwhile
+  flatout purge https://example.com/news            one URL, with all its variants
+  flatout purge --tag article-17                    responses with this Surrogate-Key or Cache-Tag
+  flatout purge --prefix https://example.com/blog/  everything below this prefix
+  flatout purge --host example.com --dry-run        count the responses of this host
+  flatout purge --all --soft                        mark everything as stale
 
-URLs are written as visitors write them: with the host and port they use, not the origin's. When
-it returns, nothing that was purged is served any more. The exit code is 0, also when there was
-nothing to purge; 2 when it makes no sense or no cache is configured; 1 when it failed otherwise.")]
+Use the URLs that visitors use, with the public host and port, not the origin's. When the command returns, purged \
+responses are no longer served.
+
+Exit codes:
+  0  purged, or nothing matched
+  1  the purge failed
+  2  the command line is invalid, or no cache is configured")]
 #[group(skip)]
 pub(crate) struct PurgeArgs {
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Make them stale instead: they may still be served while a new answer is fetched, or when none can be had
+    /// Mark responses as stale instead of removing them
+    ///
+    /// A stale response may still be served while a new one is fetched, or if the origin fails.
     #[arg(long)]
     soft: bool,
-    /// Change nothing, and say how many there are
+    /// Print how many responses match, and purge nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     admin: AdminArgs,
-    /// Print the result as JSON, whose schema is named in it
+    /// Print the result as JSON, with the name of its schema
     #[arg(long)]
     json: bool,
 }
@@ -43,19 +49,19 @@ pub(crate) struct PurgeArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// The URL, with its scheme
+    /// Purge this URL, with its scheme
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// All with this tag
+    /// Purge responses with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
-    /// All whose URLs begin so
+    /// Purge all URLs with this prefix
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
-    /// All of this host; with its port when visitors write one
+    /// Purge all URLs of this host on any port, or on one port with HOST:PORT
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// All
+    /// Purge everything
     #[arg(long)]
     all: bool,
 }

@@ -8,22 +8,25 @@ use std::process::ExitCode;
 const EXIT_FAILED: u8 = 1;
 const EXIT_USAGE: u8 = 2;
 
-/// Have a running flatout read its configuration again
+/// Reload the configuration of a running flatout
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Connections are not touched. A configuration that is wrong anywhere is refused as a whole, and the
-old one stays in force. The exit code is 0, 2 when the configuration was refused, or 1 when it failed otherwise."
+    after_help = "Open connections stay open. If the new configuration has an error, none of it is applied and the old \
+    one remains in use.\n\nExit codes:\n  \
+    0  the configuration was reloaded\n  \
+    1  the reload failed for another reason than the configuration\n  \
+    2  the configuration was rejected"
 )]
 pub(crate) struct ReloadArgs {
     #[command(flatten)]
     admin: AdminArgs,
 }
 
-/// Have a running flatout hand over to the program as it is now
+/// Upgrade a running flatout to the installed program without downtime
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A new process starts with the same command line and takes the listeners over; the old one finishes what is
-under way. When the new one does not come up, the old one goes on as if nothing had been."
+    after_help = "A new process starts with the same command line and takes over the listening sockets. The old process \
+    finishes its requests and exits. If the new process fails to start, the old one continues to serve."
 )]
 pub(crate) struct UpgradeArgs {
     #[command(flatten)]

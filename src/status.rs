@@ -10,15 +10,15 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
 
-/// Say what a running flatout is doing
+/// Show the status of a running flatout
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Print it as JSON, whose schema is named in it
+    /// Print the status as JSON, with the name of its schema
     #[arg(long)]
     json: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
