@@ -5,14 +5,14 @@ use clap_complete::{Shell, generate};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout completions bash > /etc/bash_completion.d/flatout
   flatout completions zsh > /usr/local/share/zsh/site-functions/_flatout
   flatout completions fish > ~/.config/fish/completions/flatout.fish")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

@@ -27,12 +27,12 @@ const BCRYPT_COST: u32 = 12;
 /// When colours are used.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// Use colors on a terminal, unless NO_COLOR is set
     #[default]
     Auto,
-    /// Always.
+    /// Always use colors
     Always,
-    /// Never.
+    /// Never use colors
     Never,
 }
 
@@ -48,80 +48,86 @@ impl Color {
     }
 }
 
-/// Check a configuration, and say all that is wrong with it
+/// Check a configuration and report every error
 ///
-/// Also looks at what it needs of this machine: folders, certificates, free ports, and origins that are not flatout itself.
+/// Also checks what the configuration needs on this machine: folders, certificates, free ports, and origins that are not
+/// flatout itself.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "The exit code is 0 when it is valid and 2 when it is not. `flatout help CODE` explains a code."
-)]
+#[command(after_help = "`flatout help CODE` explains an error code, such as C0102.\n\nExit codes:\n  \
+    0  the configuration is valid\n  \
+    2  the configuration is invalid, or this machine lacks something that it needs")]
 pub(crate) struct ValidateArgs {
-    /// The configuration, `-` for standard input [default: ./flatout.kdl, then the user's, then /etc/flatout/flatout.kdl]
+    /// Configuration file, or `-` for standard input [default: as for `flatout run`]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the text alone, not what this machine has: for CI
+    /// Skip the checks of this machine, for CI
     #[arg(long)]
     no_here: bool,
     /// Print the result as JSON to standard output
     #[arg(long)]
     json: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
 
-/// Write configurations neatly, comments and all
+/// Format configuration files in place and keep their comments
 #[derive(Args, Debug)]
-#[command(
-    after_help = "A file that cannot be read is not touched. The exit code is 0, or 1 when --check found a file that \
-    would change, or 2 when one cannot be read."
-)]
+#[command(after_help = "A file with an error is left unchanged.\n\nExit codes:\n  \
+    0  success\n  \
+    1  --check found a file that would change\n  \
+    2  a file cannot be read or parsed")]
 pub(crate) struct FmtArgs {
-    /// Change nothing; name the files that would change
+    /// Print the names of the files that would change, and change nothing
     #[arg(long)]
     check: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
-    /// The files; `-` is standard input, and goes to standard output [default: as for validate]
+    /// Configuration files; `-` formats standard input to standard output [default: as for `flatout run`]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-/// Print a configuration's exact JSON twin, or a twin's KDL
+/// Convert a configuration between KDL and JSON
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A file named .json is turned into KDL, any other into JSON. Includes stay includes, and (env) and \
-    (file) stay what they are."
+    after_help = "The result goes to standard output. A .json file is converted to KDL, any other file to JSON. Nothing \
+    is resolved: include, (env) and (file) stay as written."
 )]
 pub(crate) struct AdaptArgs {
-    /// The configuration [default: as for validate]
+    /// Configuration file [default: as for `flatout run`]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
 
-/// Ask for a password and print its hash, for basic-auth
+/// Hash a password for basic-auth
 #[derive(Args, Debug)]
 #[command(
-    after_help = "On a terminal the password is asked for twice, and not shown; otherwise the first line of standard \
-    input is taken."
+    after_help = "On a terminal, flatout prompts for the password twice without showing it. Otherwise it reads the first \
+    line of standard input."
 )]
 pub(crate) struct PasswdArgs {
-    /// Hash with argon2id (the default)
+    /// Use argon2id (default)
     #[arg(long, conflicts_with = "bcrypt")]
     argon2: bool,
-    /// Hash with bcrypt
+    /// Use bcrypt; the password may have at most 71 bytes
     #[arg(long)]
     bcrypt: bool,
 }
 
-/// Explain a command, a code such as C0102, a reason of a bench, or a topic: gzip, tls, systemd, spa
+/// Explain a command, an error code, a reason in a bench report, or a topic: gzip, tls, systemd, spa
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  flatout help bench               a command
+  flatout help C0102               an error code
+  flatout help client-saturated    a reason in a bench report
+  flatout help tls                 a topic")]
 pub(crate) struct HelpArgs {
-    /// A command, a code, a reason or a topic
+    /// Command, error code, reason or topic to explain
     #[arg(value_name = "COMMAND|CODE|REASON|TOPIC")]
     topics: Vec<String>,
 }
@@ -409,9 +415,9 @@ fn explain_reason(reason: InvalidReason) -> String {
         .map(|(figure, soundness)| format!("  {:<12}{} ({})", figure.name(), soundness.words(), figure.text()))
         .collect();
     let touched = if touched.is_empty() {
-        "It touches no figure: what was measured holds.".to_owned()
+        "It touches no figure: all figures hold.".to_owned()
     } else {
-        format!("Figures it may touch, and what they are worth then:\n{}", touched.join("\n"))
+        format!("It may touch these figures:\n{}", touched.join("\n"))
     };
     format!("{}: {}.\n\n{touched}\n\nWhat to do: {}.\n", reason.name(), capital(reason.text()), reason.remedy())
 }

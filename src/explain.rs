@@ -19,19 +19,19 @@ use std::sync::Arc;
 /// The command line or the configuration is wrong.
 const EXIT_USAGE: u8 = 2;
 
-/// Tell which site, route, handler and file would answer a request, and why
+/// Show which site, route, handler and file would respond to a request, and why
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout explain https://example.com/cart
   flatout explain http://localhost:8080/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
 
-No server needs to run: the files are looked at as a request would, now. Passwords are taken as given, and no rate is
-counted. What a cache keeps is in the running process, which is asked by its admin socket; nothing is fetched. Where there
-is no configuration, as with `flatout accelerate`, the running process explains everything.")]
+No server needs to run: flatout reads the configuration and looks up the files. It assumes that passwords are correct, \
+and it counts no request towards a rate limit. If a server runs, flatout looks up its cache over the admin socket and \
+fetches nothing. Without a configuration, as with `flatout accelerate`, the running process explains the request.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: RequestArgs,
-    /// The admin socket of the process whose cache is asked [default: the configuration's]
+    /// Admin socket of the process whose cache to look up [default: from the configuration]
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
     /// Print the explanation as JSON
@@ -39,7 +39,7 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-/// Work with configurations
+/// Show the settings that apply to a URL
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
@@ -51,7 +51,7 @@ enum ConfigVerb {
     Show(ShowArgs),
 }
 
-/// Print what is in force for a URL, each line with its place
+/// Print the settings that apply to a URL, each with its file and line
 #[derive(Args, Debug)]
 struct ShowArgs {
     #[command(flatten)]
@@ -60,22 +60,22 @@ struct ShowArgs {
 
 #[derive(Args, Debug)]
 struct RequestArgs {
-    /// The URL, with its scheme
+    /// URL of the request, with its scheme
     #[arg(value_name = "URL")]
     url: String,
-    /// The configuration [default: as for validate]
+    /// Configuration file [default: as for `flatout run`]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The method
+    /// Request method
     #[arg(short = 'X', long = "request", value_name = "METHOD", default_value = "GET")]
     method: String,
-    /// A field of the request; may be given more than once
+    /// Add a request header; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     fields: Vec<String>,
-    /// The address that asks
+    /// IP address of the client
     #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     from: IpAddr,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }

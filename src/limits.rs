@@ -28,39 +28,39 @@ const USAGE: u8 = 2;
 /// Longest time for one probe; more tells nothing new.
 const PROBE_MAX: Duration = Duration::from_mins(10);
 
-/// Measure what this machine can do at most, now, over loopback
+/// Measure this machine's limits over loopback
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Ctrl-C ends it after the probe under way and tells what was measured by then. The exit code is 0 when \
-    every probe ran in every round, 1 when not, and 2 when the command line makes no sense."
-)]
+#[command(after_help = "Ctrl-C stops after the current probe and prints the results so far.\n\nExit codes:\n  \
+    0  every probe ran in every round\n  \
+    1  a probe failed, or the run was interrupted\n  \
+    2  the command line is invalid")]
 pub(crate) struct LimitsArgs {
-    /// Write the result as JSON to FILE as well, or to standard output alone with -
+    /// Write the result to FILE as JSON; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// Time for one probe in one round, such as 0.2, 1 or 500ms
+    /// Duration of a probe in each round, such as 0.2, 1 or 500ms; a number alone is in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_probe)]
     seconds: Duration,
-    /// Rounds; every probe runs once a round
+    /// Number of rounds; each runs every probe once
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Body of the bare loop's answers, in bytes
+    /// Size of the responses of the bare HTTP loop, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(..=MEMORY_BYTES_MAX))]
     size: u64,
-    /// Only answer HTTP with the bare loop, at this address, until SIGTERM
+    /// Serve HTTP with the bare loop on this address until SIGTERM, and measure nothing
     #[arg(long, value_name = "ADDR:PORT", hide = true)]
     responder: Option<SocketAddr>,
-    /// With --responder: close the connection after each answer
+    /// With --responder: close the connection after each response
     #[arg(long, hide = true, requires = "responder")]
     close: bool,
-    /// With --responder: answer with this file by sendfile
+    /// With --responder: send this file with sendfile
     #[arg(long, value_name = "FILE", hide = true, requires = "responder")]
     sendfile: Option<PathBuf>,
-    /// With --responder: lend the body to the kernel by MSG_ZEROCOPY
+    /// With --responder: send the body with MSG_ZEROCOPY
     #[arg(long, hide = true, requires = "responder", conflicts_with = "sendfile")]
     zerocopy: bool,
-    /// With --responder: threads
+    /// With --responder: number of threads
     #[arg(long, value_name = "N", hide = true, requires = "responder", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,

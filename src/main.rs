@@ -26,9 +26,9 @@ mod workload;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A web server at the speed of the machine, and a load lab that proves it.
+/// A web server, a shared HTTP cache and a load generator in one binary
 #[derive(Parser)]
-#[command(name = "flatout", version, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "flatout", version, max_term_width = 100, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,

@@ -8,13 +8,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Print the manual page, or write one for each command
+/// Print the manual page, or write one page per command
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout man | man -l -
   flatout man --dir /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// Write flatout.1 and a page for each command into this folder
+    /// Write flatout.1 and one page per command to this folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ const PAGES_MAX: usize = 100_000;
 /// Mistakes shown; the rest is counted. As for configurations.
 const SHOWN_MAX: usize = flatout_config::diagnostic::SHOWN_MAX;
 
-/// Check active pages, or begin a site of them
+/// Check active pages, or create a new site
 #[derive(Args, Debug)]
 pub(crate) struct PagesArgs {
     #[command(subcommand)]
@@ -36,37 +36,44 @@ enum PagesVerb {
     New(NewArgs),
 }
 
-/// Compile pages and scripts, and say all that is wrong with them
+/// Compile pages and scripts and report every error
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout pages check                      all pages of the current folder and below
-  flatout pages check site                 those of another one, as `pages \"site\"` has it
-  flatout pages check site/index.lhtml     one page, with all that it includes
-  flatout pages check --json site          for programs
+  flatout pages check                      all pages in the current folder and below
+  flatout pages check site                 all pages in the folder `site`
+  flatout pages check site/index.lhtml     one page and its includes
+  flatout pages check --json site          all pages, with the result as JSON
 
-Pages are *.lhtml, scripts *.luau. A file whose name begins with `_` is only included, and is checked where it is. The
-exit code is 0 when all are right and 2 when one is not. `flatout help CODE` explains a code.")]
+Pages are *.lhtml, scripts are *.luau. A file whose name starts with `_` is an include; it is checked with the pages that \
+include it. `flatout help CODE` explains an error code.
+
+Exit codes:
+  0  no errors
+  2  a page or script has an error, or the command line is invalid")]
 struct CheckArgs {
     /// Print the result as JSON to standard output
     #[arg(long)]
     json: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
-    /// Folders of pages, and pages; a page's includes stay in the current folder, when it is below that [default: .]
+    /// Folders and pages to check [default: .]
+    ///
+    /// A page below the current folder may include files from the current folder; any other page only from its own
+    /// folder.
     #[arg(value_name = "FOLDER|FILE")]
     paths: Vec<PathBuf>,
 }
 
-/// Write a small site of active pages to begin with
+/// Create a small site of active pages
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout pages new hello
   flatout run -c hello/flatout.kdl         then open http://127.0.0.1:8080/
 
-Nothing that is there is overwritten: when one of its files exists, none is written.")]
+If one of the files already exists, nothing is written.")]
 struct NewArgs {
-    /// The folder; it is made when it is not there
+    /// Folder of the new site; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

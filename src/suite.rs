@@ -98,7 +98,7 @@ struct RunArgs {
     /// Write the result as JSON to FILE as well, or to standard output alone with -
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
@@ -115,7 +115,7 @@ struct ListArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
@@ -129,7 +129,7 @@ struct CheckArgs {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
@@ -143,7 +143,7 @@ struct JudgeArgs {
     /// Take the checks from this suite instead of the one in the folder
     #[arg(long, value_name = "FILE")]
     suite: Option<PathBuf>,
-    /// When to use colours
+    /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }
