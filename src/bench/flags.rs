@@ -8,28 +8,32 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Load a server and say how fast it was, and whether the figures can be believed
+/// Load a server, and report how fast it was and which figures hold
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Without --rate the loop is closed: every connection sends its next request when the last one is \
-    answered. With --rate it is open: requests are due by the clock, and what waits for a free connection, or for this \
-    client, counts as response time.\n\nExamples:\n  \
+    after_help = "Without --rate, the loop is closed: each connection sends its next request when the last response is \
+    complete. With --rate, the loop is open: requests start by the clock, and the wait for a free connection or for the \
+    client itself counts as response time.\n\nExamples:\n  \
     flatout bench http://127.0.0.1:8080/                               64 connections for 10 seconds\n  \
-    flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  2,000 requests/s as of many visitors\n  \
-    flatout bench URL --rate 100..1100:100 --per connection            one level after another, a connection each\n  \
+    flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  2,000 requests/s from independent visitors\n  \
+    flatout bench URL --rate 100..1100:100 --per connection            one level after another, one connection per arrival\n  \
     flatout bench URL -c 1..512:x2                                     how throughput grows with connections\n  \
-    flatout bench URL --find-knee 'p99<50ms'                           the highest rate that keeps it\n  \
-    flatout bench URL --overload --rate 5000                           what becomes of it beyond 5,000/s\n  \
-    flatout bench URL --vs URL2                                        which of two is faster, if any\n  \
-    flatout bench URL --filelist filelist.standard --per connection    WebStone's mix, a connection each\n  \
-    flatout bench URL --replay access.log,x10                          a log's requests, ten times as fast\n\nThe exit \
-    code is 0 when every request was answered whole with a status below 400 and figures hold; the report says which do \
-    not, and why. It is 1 when requests failed that no --require allows for; 2 when the command line makes no sense; 4 \
-    when a --require was missed; 5 when no figure holds, when a part of what was asked for was not measured, when it is \
-    not certain whether a --require is met, or when a figure does not hold under --strict."
+    flatout bench URL --find-knee 'p99<50ms'                           the highest rate that meets it\n  \
+    flatout bench URL --overload --rate 5000                           behavior beyond 5,000 requests/s\n  \
+    flatout bench URL --vs URL2                                        which of two servers is faster\n  \
+    flatout bench URL --filelist filelist.standard --per connection    WebStone's mix, one connection per request\n  \
+    flatout bench URL --replay access.log,x10                          an access log, ten times as fast\n\n\
+    Exit codes:\n  \
+    0  no request failed, and at least one figure holds; the report names the others\n  \
+    1  requests failed, and no --require allows for it\n  \
+    2  the command line is invalid\n  \
+    4  a --require was missed\n  \
+    5  no figure holds, a requested part was not measured, or a --require is undecided; with --strict, also if any \
+    figure does not hold\n\n\
+    A request fails if its response is incomplete or has a status of 400 or above."
 )]
 pub(crate) struct BenchArgs {
-    #[arg(help = "What to load, such as http://127.0.0.1:8080/")]
+    #[arg(help = "URL to load, such as http://127.0.0.1:8080/")]
     pub(super) url: String,
     #[command(flatten)]
     pub(super) load: LoadArgs,
@@ -47,56 +51,59 @@ pub(crate) struct BenchArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Connections open at once: N, or levels such as 1..512:x2 [default: 64; with --rate 256, or at most 1000 where
-    /// every arrival has one of its own]
+    /// Number of concurrent connections, or levels such as 1..512:x2 [default: 64; with --rate: 256]
+    ///
+    /// If each arrival opens its own connection (--per, --calls, --close), the default with --rate is at most 1000.
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
-    /// How long to send, such as 500ms, 10s or 2m [default: 10s, or as long as the steps of --arrivals]
+    /// Duration of the load, such as 500ms, 10s or 2m [default: 10s, or that of --arrivals steps:…]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]
     pub(super) duration: Option<Duration>,
-    /// Send exactly so many requests instead (with --rate: so many arrivals), a multiple of --burst
+    /// Number of requests to send instead of --duration; with --rate, the number of arrivals
+    ///
+    /// Must be a multiple of --burst.
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) requests: Option<u64>,
-    /// Open loop: arrivals a second, N, or levels such as 100..1100:100
+    /// Open loop: arrivals per second, or levels such as 100..1100:100
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<String>,
-    /// How regular arrivals are: fixed, exp, `uniform[:SPREAD]`, or steps:100@10s,100..500@1m [default: fixed]
+    /// Spacing of arrivals: fixed, exp, uniform[:SPREAD] or steps:100@10s,100..500@1m [default: fixed]
     #[arg(long, value_name = "KIND")]
     pub(super) arrivals: Option<String>,
-    /// What arrives: request, connection (of --calls requests) or session (of --session-length)
+    /// Unit of arrival: request, connection (--calls requests) or session (--session-length requests)
     #[arg(long, value_name = "WHAT", value_parser = ["request", "connection", "session"])]
     pub(super) per: Option<String>,
-    /// Requests a connection, one after another; alone, it means --per connection
+    /// Number of requests per connection, one after another; implies --per connection
     #[arg(long, value_name = "N")]
     pub(super) calls: Option<u32>,
-    /// Requests a session: a number, uniform:5..15, exp:5, or 30%:1,70%:uniform:5..15 [default: 5]
+    /// Number of requests per session: N, uniform:5..15, exp:5 or 30%:1,70%:uniform:5..15 [default: 5]
     #[arg(long, value_name = "DIST")]
     pub(super) session_length: Option<String>,
-    /// Time between an answer and the next request: a time, exp:20ms, uniform:1s..3s [default: 0s]
+    /// Time between a response and the next request: 20ms, exp:20ms or uniform:1s..3s [default: 0s]
     #[arg(long, value_name = "TIME|DIST")]
     pub(super) think: Option<String>,
-    /// Requests sent at once on a connection, before any of them is answered [default: 1]
+    /// Number of requests to pipeline on a connection before the first response [default: 1]
     #[arg(long, visible_alias = "pipeline", value_name = "N")]
     pub(super) burst: Option<u32>,
-    /// A connection per request: short for --per connection
+    /// Open a new connection for each request; short for --per connection
     #[arg(long)]
     pub(super) close: bool,
-    /// What is not counted at the beginning: none, a time, or auto for as long as it is not steady [default: none]
+    /// Discard a warm-up phase: none, a duration, or auto (until the figures are steady) [default: none]
     #[arg(long, value_name = "auto|TIME|none")]
     pub(super) warm_up: Option<String>,
-    /// Stop when the mean response is known to within so many percent
+    /// Stop when the mean response time is known to within this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "requests")]
     pub(super) until_tight: Option<String>,
-    /// Seed of everything that is left to chance
+    /// Seed of the random number generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Client threads [default: half of the cores for a server on this machine, else all]
+    /// Number of client threads [default: one per core; half of that for a server on this machine]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<u32>,
-    /// Longest wait for a connection, and for a whole answer
+    /// Maximum time to connect, and to receive a complete response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
-    /// Connect from so many addresses of 127.0.0.0/8 in turn
+    /// Rotate through this many source addresses of 127.0.0.0/8
     #[arg(long, value_name = "N")]
     pub(super) sources: Option<u32>,
 }
@@ -105,46 +112,50 @@ pub(crate) struct LoadArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct RequestArgs {
-    /// Ask for the URLs of a list in turn
+    /// Request the URLs of a list in turn
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) urls: Option<PathBuf>,
-    /// Ask for the pages of a WebStone list by their weights; sizes in it are checked
+    /// Request the pages of a WebStone filelist by weight, and check their sizes
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) filelist: Option<PathBuf>,
-    /// Ask as web96:OPS[,lambda=L] or web99:CONNECTIONS; `flatout workload make` writes their files
+    /// Request a SPECweb mix: web96:OPS[,lambda=L] or web99:CONNECTIONS
+    ///
+    /// `flatout workload make` creates the files for the server.
     #[arg(long, value_name = "NAME", group = "workload_source")]
     pub(super) workload: Option<String>,
-    /// Ask again for what an access log has, at its own times or xK as fast
+    /// Replay an access log at its own pace, or K times as fast with LOG,xK
     #[arg(long, value_name = "LOG[,xK]", group = "workload_source", conflicts_with_all = ["rate", "arrivals"])]
     pub(super) replay: Option<String>,
-    /// Method [default: GET, or what the list says]
+    /// Request method [default: GET, or as in the list]
     #[arg(long, value_name = "NAME")]
     pub(super) method: Option<String>,
-    /// Send this file as content
+    /// Send this file as the request body
     #[arg(long, value_name = "FILE")]
     pub(super) body: Option<PathBuf>,
-    /// Send this header too, as 'Name: value'; may be given several times
+    /// Add a request header, as 'Name: value'; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = Field::parse)]
     pub(super) header: Vec<Field>,
-    /// Version of HTTP: 1.0, 1.1 or 2
+    /// HTTP version
     #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1", "2"])]
     pub(super) http: String,
-    /// HTTP/2: streams at once on each connection
+    /// Number of concurrent HTTP/2 streams per connection, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) streams: u32,
-    /// Resume TLS sessions (the default)
+    /// Resume TLS sessions (default)
     #[arg(long, overrides_with = "no_tls_resume")]
     pub(super) tls_resume: bool,
-    /// Make every TLS session anew
+    /// Do a full TLS handshake for every connection
     #[arg(long)]
     pub(super) no_tls_resume: bool,
-    /// Believe any certificate
+    /// Skip certificate verification
     #[arg(long)]
     pub(super) insecure: bool,
-    /// Believe certificates signed by these (PEM), and by nobody else
+    /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     pub(super) cacert: Option<PathBuf>,
-    /// Check the digest of so large a share of all bodies, such as 1% or 0.01; sizes are always checked
+    /// Share of response bodies whose digest to check, such as 1% or 0.01
+    ///
+    /// Sizes are always checked.
     #[arg(long, value_name = "SHARE")]
     pub(super) verify_digest: Option<String>,
 }
@@ -153,31 +164,37 @@ pub(crate) struct RequestArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Questions")]
 pub(crate) struct QuestionArgs {
-    /// What must hold, such as 'p99<20ms', 'errors<0.1%' or 'rate>=1000'; may be given several times
+    /// Require a result, such as 'p99<20ms', 'errors<0.1%' or 'rate>=1000'; may be repeated
     #[arg(long, value_name = "EXPR")]
     pub(super) require: Vec<String>,
-    /// Exit with 5 unless every figure holds
+    /// Exit with code 5 unless every figure holds
     #[arg(long)]
     pub(super) strict: bool,
-    /// Find the highest rate at which this holds; --rate A..B bounds the search, --duration is a long trial's length
+    /// Find the highest rate that meets this requirement, such as 'p99<50ms'
+    ///
+    /// --rate A..B limits the search. --duration is the length of a long trial.
     #[arg(long, value_name = "EXPR", group = "question_kind", conflicts_with = "agents")]
     pub(super) find_knee: Option<String>,
-    /// Load beyond --rate (or beyond what is found to be the most), and see what is left and how soon it recovers
+    /// Load the server beyond its peak, and report the remaining goodput and the recovery time
+    ///
+    /// --rate gives the peak; without it, flatout finds the peak first.
     #[arg(long, group = "question_kind", conflicts_with = "agents")]
     pub(super) overload: bool,
-    /// With --overload: answers later than this are of no use to anybody
+    /// With --overload: responses later than this do not count as goodput
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "overload")]
     pub(super) in_time: Duration,
-    /// Compare with another URL: both take turns, and first the one with itself. Takes about four times --duration
+    /// Compare with another URL: interleave both, after an A/A baseline
+    ///
+    /// Takes about four times --duration.
     #[arg(long, value_name = "URL2", group = "question_kind", conflicts_with = "agents")]
     pub(super) vs: Option<String>,
-    /// Measure the machine's limit beside the run, and say how near the run came to it
+    /// Also measure the machine's limit, and report how close the run came to it
     #[arg(long, conflicts_with = "agents")]
     pub(super) limit: bool,
-    /// Compare counts with the server's access log (common, combined or flatout's JSON)
+    /// Compare counts with the server's access log: common, combined or flatout's JSON format
     #[arg(long, value_name = "FILE", group = "server_books", conflicts_with = "agents")]
     pub(super) server_log: Option<PathBuf>,
-    /// Compare counts with the server's metrics (flatout's names)
+    /// Compare counts with the metrics of a flatout server at this URL
     #[arg(long, value_name = "URL", group = "server_books", conflicts_with = "agents")]
     pub(super) server_metrics: Option<String>,
 }
@@ -186,31 +203,31 @@ pub(crate) struct QuestionArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Show the result as httperf, webstone, ptester, wrk or autobench would
+    /// Print the result in the format of httperf, webstone, ptester, wrk or autobench
     #[arg(long, value_name = "NAME", value_parser = Classic::parse)]
     pub(super) view: Option<Classic>,
-    /// Write the result as JSON to FILE as well, or to standard output alone with -
+    /// Write the result to FILE as JSON; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<String>,
-    /// Write one page of HTML with charts
+    /// Write the result to FILE as a self-contained HTML page with charts
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<String>,
-    /// Write tables as comma-separated values into this folder
+    /// Write the result as CSV tables to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) csv: Option<PathBuf>,
-    /// Write metrics for Prometheus' textfile collector
+    /// Write metrics to FILE for Prometheus' textfile collector
     #[arg(long, value_name = "FILE")]
     pub(super) prometheus: Option<String>,
-    /// Write the histograms as an HdrHistogram log
+    /// Write the histograms to FILE as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(super) hlog: Option<String>,
-    /// Write all that `flatout rerun` needs into this folder
+    /// Write everything that `flatout rerun` needs to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) bundle: Option<PathBuf>,
-    /// Show the run on the whole terminal while it goes on (the default where there is one)
+    /// Show progress full-screen (default on a terminal)
     #[arg(long, overrides_with = "no_tui", conflicts_with = "agents")]
     pub(super) tui: bool,
-    /// Show one line at most while it goes on
+    /// Show progress in at most one line instead of full-screen
     #[arg(long)]
     pub(super) no_tui: bool,
 }
@@ -219,19 +236,19 @@ pub(crate) struct OutputArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Agents")]
 pub(crate) struct AgentsArgs {
-    /// Wait for so many `flatout agent`s, and have them make the load together
+    /// Wait for this many agents, and let them generate the load together
     #[arg(long, value_name = "N", requires_all = ["listen", "trust"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) agents: Option<u32>,
-    /// Where agents are waited for, such as 0.0.0.0:7000
+    /// Address to listen on for agents, such as 0.0.0.0:7000
     #[arg(long, value_name = "ADDRESS", requires = "agents")]
     pub(super) listen: Option<SocketAddr>,
-    /// The folder that `flatout agent init` made
+    /// Folder with the certificates from `flatout agent init`
     #[arg(long, value_name = "DIR", requires = "agents")]
     pub(super) trust: Option<PathBuf>,
-    /// An agent's own: which share of the plan is made here, as I/N
+    /// For agents: which share of the plan to run, as I/N
     #[arg(long, hide = true, value_name = "I/N", value_parser = parse_share_of)]
     pub(super) share: Option<(u32, u32)>,
-    /// An agent's own: when it begins, in nanoseconds of the monotonic clock
+    /// For agents: when to start, in nanoseconds of the monotonic clock
     #[arg(long, hide = true, value_name = "NS")]
     pub(super) begin_at: Option<u64>,
 }
