@@ -40,41 +40,45 @@ const FILES_BYTES_MAX: usize = 4 << 20;
 /// Most of what a bench said that is passed on when it failed.
 const WORDS_BYTES_MAX: usize = 2_000;
 
-/// Make one share of another machine's bench
+/// Generate part of the load of a bench on another machine
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  flatout agent init lab/                       make the certificates, once; copy the folder to every machine
+  flatout agent init lab/                       create the certificates once; copy the folder to every machine
   flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --trust lab/    on the controller
   flatout agent --join controller:7000 --trust lab/                              on three others
 
-An agent does one run and ends. The controller and its agents must be of one version. The exit code is 0 when the share was \
-brought, 1 when not, and 2 when the command line makes no sense."
+An agent exits after one run. The controller and its agents must have the same version of flatout.
+
+Exit codes:
+  0  the agent delivered its result
+  1  the agent failed
+  2  the command line is invalid"
 )]
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
     command: Option<AgentCommand>,
-    /// The controller's address: where `flatout bench --agents` listens
+    /// Address of the controller, as given to `flatout bench --listen`
     #[arg(long, value_name = "HOST:PORT", required = true)]
     join: Option<String>,
-    /// The folder that `flatout agent init` made
+    /// Folder with the certificates from `flatout agent init`
     #[arg(long, value_name = "DIR", required = true)]
     trust: Option<PathBuf>,
-    /// What the agent is called in the report [default: the host's name]
+    /// Name of this agent in the report [default: the hostname]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How long to try when nobody listens there yet
+    /// Maximum time to retry while the controller does not listen yet
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     wait: Duration,
 }
 
 #[derive(Subcommand, Debug)]
 enum AgentCommand {
-    /// Make the certificates of a controller and its agents in a new folder
+    /// Create the certificates for a controller and its agents
     Init {
-        /// The folder; it must be new or empty
+        /// Folder for the certificates; must be new or empty
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },

@@ -16,26 +16,30 @@ const USAGE: u8 = 2;
 /// No figure holds in both results, or they are too short, so nothing could be compared.
 const INVALID: u8 = 5;
 
-/// Say whether B differs from A, by how much, and how far that can be believed
+/// Compare two results: report whether B differs from A, by how much, and how certain that is
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  flatout compare a.json b.json                    two runs, judged by stretches of themselves
+  flatout compare a.json b.json                    two runs, compared by segments of each run
   flatout compare a1.json b1.json a2.json b2.json a3.json b3.json a4.json b4.json a5.json b5.json
-                                                   five pairs, judged by the runs
+                                                   five pairs, compared by run
 
-A result is what `flatout bench --json` writes, or a bundle's folder. `flatout bench --vs` measures both in turn, which is \
-better than comparing what was measured at different times. The exit code is 0 when a comparison was made, 1 when a result \
-could not be read or written, 2 when the command line makes no sense, and 5 when nothing could be compared: no figure holds in both results, or they are too short. A figure that does not \
-hold in one of them is not compared.")]
+`flatout bench --vs` interleaves both measurements, which is more reliable than comparing runs from different times. A \
+figure that does not hold in both results is not compared.
+
+Exit codes:
+  0  the results were compared
+  1  a result could not be read or written
+  2  the command line is invalid
+  5  nothing could be compared: no figure holds in both results, or the runs are too short")]
 pub(crate) struct CompareArgs {
-    /// A and B, and more pairs of them: A B A B ...
+    /// Pairs of results: A B, or A B A B …; files from `flatout bench --json`, or folders from --bundle
     #[arg(required = true, num_args = 2.., value_name = "RESULT")]
     results: Vec<PathBuf>,
-    /// Seed of the bootstrap
+    /// Random seed for the bootstrap
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write the comparison as JSON to FILE as well, or to standard output alone with -
+    /// Write the comparison to FILE as JSON; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

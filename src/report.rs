@@ -16,37 +16,39 @@ const FAILED: u8 = 1;
 /// Bad usage.
 const USAGE: u8 = 2;
 
-/// Show results of bench again, lay several over each other, or turn them into other forms
+/// Show, overlay or convert results of `flatout bench`
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  flatout report a.json                       what the run said, as text
-  flatout report a.json --view httperf        the same as httperf would print it
-  flatout report a.json b.json --html ab.html one page with both runs laid over each other
-  flatout report bundle/ --csv tables/        the tables of a bundle
+  flatout report a.json                         the report as text
+  flatout report a.json --view httperf          in the format of httperf
+  flatout report a.json b.json --html ab.html   both runs overlaid on one page
+  flatout report bundle/ --csv tables/          a bundle as CSV tables
 
-A result is what `flatout bench --json` writes, or a bundle's folder. The exit code is 0 when everything was shown, 1 when \
-a result could not be read or written, and 2 when the command line makes no sense.")]
+Exit codes:
+  0  success
+  1  a result could not be read or written
+  2  the command line is invalid")]
 pub(crate) struct ReportArgs {
-    /// Results: files of `bench --json`, or bundles
+    /// Results: files from `flatout bench --json`, or folders from --bundle
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
-    /// Write one page of HTML that needs nothing else, with all results laid over each other
+    /// Write all results to FILE, overlaid on one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
-    /// Print it as this program would: httperf, webstone, ptester, wrk or autobench
+    /// Print in the format of httperf, webstone, ptester, wrk or autobench
     #[arg(long, value_name = "NAME", value_parser = Classic::parse)]
     view: Option<Classic>,
-    /// Write the tables as comma-separated values into this folder (of one result only)
+    /// Write the result as CSV tables to this folder (one result only)
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// Write metrics for Prometheus' textfile collector (of one result only)
+    /// Write metrics to FILE for Prometheus' textfile collector (one result only)
     #[arg(long, value_name = "FILE")]
     prometheus: Option<String>,
-    /// Write the histograms as an HdrHistogram log (of one result only)
+    /// Write the histograms to FILE as an HdrHistogram log (one result only)
     #[arg(long, value_name = "FILE")]
     hlog: Option<String>,
-    /// Write the results as JSON, or to standard output alone with -; of several, a list
+    /// Write the result to FILE as JSON, several results as a list; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }

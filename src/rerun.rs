@@ -11,26 +11,25 @@ const FAILED: u8 = 1;
 /// Bad usage.
 const USAGE: u8 = 2;
 
-/// Run a bench again, as its bundle or its result has it
+/// Repeat a bench run from its bundle or result
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  flatout rerun bundle/                          the same run again, from the copies of its files
-  flatout rerun bundle/ -- --json again.json     and its result kept
-  flatout rerun a.json --show                    only say what would be run
-  flatout rerun bundle/ -- -H 'Cookie: a=b'      with a header that no result keeps
+  flatout rerun bundle/                          repeat the run with the files saved in the bundle
+  flatout rerun bundle/ -- --json again.json     and write its result to a file
+  flatout rerun a.json --show                    print the command only
+  flatout rerun bundle/ -- -H 'Cookie: a=b'      with a header that results leave out, as it may be secret
 
-What is given behind -- is added to the command line of the bench. A result that was written by another version of flatout \
-is run by this one, and a note says so. The exit code is that of the bench, 1 when it could not be started, or 2 when the \
-bundle cannot be used.")]
+If the result comes from another version of flatout, this version runs it and prints a note. The exit code is that of \
+`flatout bench`, or 1 if it could not be started, or 2 if the bundle cannot be used.")]
 pub(crate) struct RerunArgs {
-    /// A bundle's folder, or a file of `bench --json`
+    /// Folder from `flatout bench --bundle`, or file from `flatout bench --json`
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// Say the command line and do nothing
+    /// Print the command line and run nothing
     #[arg(long)]
     show: bool,
-    /// More words for the bench
+    /// More arguments for `flatout bench`
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
