@@ -42,19 +42,23 @@ const INTERRUPTED: u8 = 130;
 /// How long a suite that is told to end may take to stop its servers.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Run an experiment described in a file: servers, steps, checks
+/// Run an experiment described in a file
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout suite list suites/coyote.kdl               its servers, steps and how long they take
-  flatout suite run suites/coyote.kdl --quick        see that everything works
-  flatout suite run suites/coyote.kdl --out coyote   the experiment, and a folder with all of it
-  flatout suite judge coyote                         its checks again, by what was measured
+  flatout suite list suites/coyote.kdl               show servers, steps and duration
+  flatout suite run suites/coyote.kdl --quick        verify that everything works
+  flatout suite run suites/coyote.kdl --out coyote   run the experiment and write its results to a folder
+  flatout suite judge coyote                         evaluate the checks again
 
-A suite that was interrupted goes on where it was when it is run again with the same --out. The exit
-code is 0 when all was measured and every check was met or could not be judged here; 1 when a server,
-a measurement or a testbed failed; 2 when the command line or a file makes no sense; 4 when a check was
-missed (not with --quick, whose figures are nothing to judge by); 5 when a measurement has no
-figure that holds (not with --quick); 130 when it was interrupted.")]
+To resume an interrupted suite, run the same command again.
+
+Exit codes:
+  0    everything was measured, and no check was missed
+  1    a server, a measurement or a testbed failed
+  2    the command line or a file is invalid
+  4    a check was missed (not with --quick)
+  5    a measurement has no figure that holds (not with --quick)
+  130  the run was interrupted")]
 #[group(skip)]
 pub(crate) struct SuiteArgs {
     #[command(subcommand)]
@@ -71,31 +75,35 @@ enum SuiteVerb {
     Probe(ProbeArgs),
 }
 
-/// Run a suite, or the rest of one
+/// Run suites, or resume interrupted ones
 #[derive(Args, Debug)]
 struct RunArgs {
-    /// The suites
+    /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Only see that everything works, with the few repetitions and values that the suite keeps for that
+    /// Verify that everything works, with the suite's reduced repetitions and values
+    ///
+    /// The figures of a quick run are not meant to be quoted.
     #[arg(long)]
     quick: bool,
-    /// The folder of the result [default: suite-results/NAME]; of several suites, the folder of their folders
+    /// Folder for the results [default: suite-results/NAME]
+    ///
+    /// With several suites, each gets a subfolder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure this step only; may be given several times
+    /// Run only this step; may be repeated
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
-    /// Throw away an earlier result in the folder
+    /// Delete earlier results in the folder and start over
     #[arg(long)]
     fresh: bool,
-    /// What the machine costs, in dollars, for figures by price
+    /// Price of the machine in dollars, for figures per dollar
     #[arg(long, value_name = "DOLLARS", value_parser = parse_positive)]
     price: Option<f64>,
-    /// What the machine draws under load, in watts, for figures by power
+    /// Power consumption of the machine under load in watts, for figures per watt
     #[arg(long, value_name = "WATTS", value_parser = parse_positive)]
     watts: Option<f64>,
-    /// Write the result as JSON to FILE as well, or to standard output alone with -
+    /// Write the result to FILE as JSON; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
     /// When to use colors
@@ -103,16 +111,16 @@ struct RunArgs {
     color: Color,
 }
 
-/// Show what suites have, and which of their programs are here
+/// Show the servers, steps and duration of suites, and which programs are installed
 #[derive(Args, Debug)]
 struct ListArgs {
-    /// The suites
+    /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// As with run
+    /// Show the reduced run of `suite run --quick`
     #[arg(long)]
     quick: bool,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     /// When to use colors
@@ -120,13 +128,13 @@ struct ListArgs {
     color: Color,
 }
 
-/// Say all that is wrong with suites
+/// Check suites and report every error
 #[derive(Args, Debug)]
 struct CheckArgs {
-    /// The suites
+    /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     /// When to use colors
@@ -134,13 +142,13 @@ struct CheckArgs {
     color: Color,
 }
 
-/// Judge the checks of a finished run again, and rewrite its report; nothing is measured
+/// Evaluate the checks of a finished run again and rewrite its report
 #[derive(Args, Debug)]
 struct JudgeArgs {
-    /// The folder of the run
+    /// Folder of the run
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Take the checks from this suite instead of the one in the folder
+    /// Use the checks of this suite instead of the one in the folder
     #[arg(long, value_name = "FILE")]
     suite: Option<PathBuf>,
     /// When to use colors
@@ -148,7 +156,7 @@ struct JudgeArgs {
     color: Color,
 }
 
-/// Ask whether a server is ready, from within a testbed
+/// Check from within a testbed whether a server is ready
 #[derive(Args, Debug)]
 struct ProbeArgs {
     address: SocketAddr,

@@ -29,17 +29,19 @@ const LOAD_DEFAULT: f64 = 100.0;
 /// URLs of a mined list unless said otherwise: more than the memory of a cache should hold by accident.
 const URLS_MAX_DEFAULT: usize = 10_000;
 
-/// Make files to serve, mine access logs, check lists
+/// Create test files, make filelists from access logs, and check lists
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout workload make webstone-standard ./files     then: flatout serve ./files
   flatout workload make web96 ./files --rate 100      45 folders, 230 MB
   flatout workload mine access.log --output filelist  then: flatout bench URL --filelist filelist
-  flatout workload check filelist                     every malformed line, by its number
+  flatout workload check filelist                     list malformed lines
   flatout workload check access.log --json
 
-The exit code is 0 when all is well, 1 when lines are malformed or writing failed, and 2 when the
-command line makes no sense or a file cannot be read.")]
+Exit codes:
+  0  success
+  1  lines are malformed, or a file could not be written
+  2  the command line is invalid, or a file cannot be read")]
 #[group(skip)]
 pub(crate) struct WorkloadArgs {
     #[command(subcommand)]
@@ -53,7 +55,7 @@ enum WorkloadVerb {
     Check(CheckArgs),
 }
 
-/// Write the files of a classic benchmark, and their list with sizes and digests
+/// Create the files of a classic benchmark and a filelist with their sizes and digests
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout workload make webstone-standard ./files
@@ -61,24 +63,24 @@ enum WorkloadVerb {
   flatout workload make web96 ./files --rate 1000 --lambda 4
   flatout workload make web99 ./files --connections 50
 
-The same names give the same bytes everywhere, and compress badly on purpose. ./files/filelist is
-the list for `flatout bench --filelist`. Files of others are never overwritten.")]
+The content is the same on every machine and hardly compresses. Use the filelist in the folder with \
+`flatout bench --filelist`. Files of other programs are never overwritten.")]
 struct MakeArgs {
-    /// Which files
+    /// Benchmark to create the files of
     set: Set,
-    /// Where to; it must be empty, not there yet, or hold an earlier set of the same name
+    /// Folder for the files; must be new, empty, or hold an earlier set of the same benchmark
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// web96: operations a second it is for, which decide how many folders there are [default: 100]
+    /// web96: operations per second to prepare for; sets the number of folders [default: 100]
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
-    /// web96: parameter of the distribution within a class [default: 4]
+    /// web96: lambda of the distribution within a class [default: 4]
     #[arg(long, value_name = "L")]
     lambda: Option<f64>,
-    /// web99: connections it is for, which decide how many folders there are [default: 100]
+    /// web99: number of connections to prepare for; sets the number of folders [default: 100]
     #[arg(long, value_name = "N")]
     connections: Option<f64>,
-    /// Print what was made as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -89,49 +91,49 @@ enum Set {
     WebstoneStandard,
     /// One file of 1,024 bytes
     WebstoneSimple,
-    /// Folders of 36 files in four classes, as SPECweb96 has them
+    /// SPECweb96's folders: 36 files each, in four size classes
     Web96,
-    /// The same, as many as SPECweb99 has for so many connections
+    /// The same folders, as many as SPECweb99 uses for the number of connections
     Web99,
 }
 
-/// Make a filelist of an access log: what was asked for by GET and answered with 200, by weight
+/// Make a weighted filelist from the GET requests with status 200 in an access log
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout workload mine access.log > filelist
   zcat access.log.*.gz | flatout workload mine - --top 100 --output filelist
 
-Read are the common and the combined format, and flatout's JSON. A size is asserted where all
-answers had the same.")]
+The log may be in common, combined or flatout's JSON format. If all responses of a URL have the same size, the filelist \
+contains the size.")]
 struct MineArgs {
-    /// The log, or - for standard input
+    /// Access log, or `-` for standard input
     #[arg(value_name = "LOG")]
     log: PathBuf,
-    /// Write the list to FILE instead of standard output
+    /// Write the filelist to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Take only the N most wanted URLs
+    /// Maximum number of URLs; the most requested ones are kept
     #[arg(long, value_name = "N", default_value_t = URLS_MAX_DEFAULT)]
     top: usize,
-    /// Pass over malformed lines instead of refusing the log
+    /// Skip malformed lines instead of failing
     #[arg(long)]
     skip_malformed: bool,
-    /// Print what was found as JSON
+    /// Print a summary as JSON
     #[arg(long, requires = "output")]
     json: bool,
 }
 
-/// Check a filelist, a list of URLs or an access log, and say what it comes to
+/// Check a filelist, a list of URLs or an access log, and print a summary
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout workload check filelist
   flatout workload check urls.txt --as urls
   flatout workload check access.log --json")]
 struct CheckArgs {
-    /// The file, or - for standard input
+    /// File to check, or `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What it is [default: a log if its first line is one, else a filelist]
+    /// Kind of file [default: a log if the first line is a log line, else a filelist]
     #[arg(long = "as", value_name = "KIND")]
     kind: Option<Kind>,
     /// Print the result as JSON
@@ -141,11 +143,11 @@ struct CheckArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// URLs with weights and sizes, in WebStone's format
+    /// WebStone filelist: URLs with weights and sizes
     Filelist,
-    /// URLs that are asked for in turn
+    /// List of URLs to request in turn
     Urls,
-    /// An access log
+    /// Access log
     Log,
 }
 
