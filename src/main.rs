@@ -1,4 +1,4 @@
-//! flatout: a web server, and a load lab that proves how fast it is.
+//! flatout: a web server, a shared HTTP cache and a load generator.
 
 mod accelerate;
 mod admin;

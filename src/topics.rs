@@ -13,17 +13,18 @@ const TOPICS: &[Topic] = &[
         also: &["brotli", "br", "zstd", "compress", "compression"],
         text: "gzip: compression of responses
 
-`files` compresses text, scripts, JSON, SVG and the like with br, zstd and gzip, whichever the client accepts; there is
-nothing to switch on. Each version of a file is compressed once, in the background, and stays in memory. Files that lie
-ready beside the original (app.js.br, app.js.zst, app.js.gz) are preferred.
+`files` compresses text, scripts, JSON, SVG and similar types with br, zstd or gzip, whichever the
+client accepts. This is on by default. Each version of a file is compressed once, in the background,
+and stays in memory. If a precompressed file (app.js.br, app.js.zst, app.js.gz) is next to the
+original, flatout sends that instead.
 
     files \"/srv/www\" {
-        compress \"br\" \"gzip\"        // these alone, the favourite first; compress off=#true: none
-        precompressed off=#true     // ignore app.js.br and the like
+        compress \"br\" \"gzip\"        // only these, in this order; compress off=#true disables it
+        precompressed off=#true     // ignore app.js.br, .zst and .gz
     }
 
-`proxy` compresses nothing: it forwards what the origin sends, and a cache stores each encoding that the origin names in
-Vary. Let the origin compress.
+`proxy` does not compress: let the origin compress. If the origin sends Vary: Accept-Encoding, the
+cache stores each encoding separately.
 
 More: docs/config.md, \"files\"
 ",
@@ -31,13 +32,13 @@ More: docs/config.md, \"files\"
     Topic {
         name: "tls",
         also: &["https", "ssl", "certificate", "certificates"],
-        text: "tls: https and certificates
+        text: "tls: HTTPS and certificates
 
-On the command line, for development, with a certificate of a local authority that flatout creates:
+For development, with a local certificate authority that flatout creates:
 
     flatout serve ./public --tls internal --listen 127.0.0.1:8443
 
-It prints the root certificate to trust (curl --cacert FILE). With files in PEM:
+It prints the path of the root certificate to trust (curl --cacert FILE). With PEM files:
 
     flatout serve ./public --tls-cert chain.pem --tls-key key.pem --listen :443
 
@@ -50,9 +51,9 @@ In a configuration:
         files \"/srv/www\"
     }
 
-flatout obtains no certificates; certbot and acme.sh do. It sees within seconds that the files have changed and uses the new
-certificate without a reload. As root with `user` set, the new files must be readable by that user. `flatout status` shows
-how many days are left.
+flatout does not obtain certificates; use certbot or acme.sh. When the files change, flatout uses
+the new certificate within seconds, without a reload. If flatout starts as root and switches to
+`user`, that user must be able to read the new files. `flatout status` shows the days until expiry.
 
 More: docs/config.md, \"Sites\"
 ",
@@ -62,8 +63,8 @@ More: docs/config.md, \"Sites\"
         also: &["service", "daemon", "unit"],
         text: "systemd: flatout as a service
 
-The repository has packaging/flatout.service and packaging/flatout.socket. Install the program as /usr/bin/flatout and the
-configuration as /etc/flatout/flatout.kdl, then:
+Install the program as /usr/bin/flatout and the configuration as /etc/flatout/flatout.kdl. The units
+are in the repository, in packaging/flatout.service and packaging/flatout.socket:
 
     cp packaging/flatout.service /etc/systemd/system/
     systemctl daemon-reload
@@ -71,10 +72,11 @@ configuration as /etc/flatout/flatout.kdl, then:
     systemctl reload flatout            # the same as: flatout reload
     journalctl -u flatout
 
-The unit runs flatout as a user of its own that may bind ports below 1024, so the configuration needs no `user`. Its state is
-in /var/lib/flatout, its cache in /var/cache/flatout, its logs in /var/log/flatout, its admin socket in /run/flatout.
-With flatout.socket, systemd binds the ports and no connection is refused during a restart. An upgrade of the program
-without any gap is `flatout upgrade`.
+The unit runs flatout as a separate user that may bind ports below 1024, so the configuration needs
+no `user`. State is in /var/lib/flatout, the cache in /var/cache/flatout, logs in /var/log/flatout,
+and the admin socket in /run/flatout. With flatout.socket, systemd binds the ports and no connection
+is refused during a restart. `flatout upgrade` switches to a new version of the program without
+downtime.
 
 More: docs/config.md
 ",
@@ -82,16 +84,16 @@ More: docs/config.md
     Topic {
         name: "spa",
         also: &["single-page", "try_files", "try-files", "fallback"],
-        text: "spa: applications of one page
+        text: "spa: single-page applications
 
-Paths that name no file are answered with index.html, so that the application's router sees them:
+Paths without a file get index.html, and the application's router handles them:
 
     site \"app.example\" {
         listen \":8080\"
         files \"/srv/app/dist\" { spa \"index.html\"; }
     }
 
-With an API behind it, and files whose names hold their hash cached for a year:
+With an API, and a year of caching for files with a hash in their names:
 
     site \"app.example\" {
         listen \":8080\"
@@ -103,8 +105,8 @@ With an API behind it, and files whose names hold their hash cached for a year:
         }
     }
 
-The second route comes first, so a missing script is 404 and not a page. `try \"{path}\" \"{path}.html\" \"=404\"` is the
-general form, like try_files of nginx.
+The route for /assets comes before the last `files`, so a missing script is a 404 and not
+index.html. The general form is `try \"{path}\" \"{path}.html\" \"=404\"`, as try_files in nginx.
 
 More: docs/config.md, \"files\"
 ",
