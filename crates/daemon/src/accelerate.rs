@@ -1,4 +1,4 @@
-//! The accelerator as the process has it: its store opened, and what operators are told of it.
+//! The process's accelerator: opening its store, and the operators' view of it.
 
 use crate::bell::{Bell, Event};
 use crate::cache::CacheReply;
@@ -19,11 +19,11 @@ use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Sets the budget for memory, and opens the store when the configuration stores responses and none is open yet. Called
-/// by a thread that is not confined.
+/// Sets the memory budget, and opens the store if the configuration stores responses and none is open yet. Must be
+/// called on an unconfined thread.
 ///
 /// # Errors
-/// When the budget for memory is above what the kernel allows.
+/// If the memory budget exceeds the kernel's limit.
 pub(crate) fn open_store(
     accelerator: &Accelerator,
     config: &Config,
@@ -35,7 +35,7 @@ pub(crate) fn open_store(
         return Ok(());
     }
     let (memory_bytes_max, note) = decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
-    // Forwarded content counts where nothing is stored, too.
+    // Forwarded content counts even if nothing is stored.
     accelerator.budget().set_bytes_max(memory_bytes_max);
     if !spec.keeps_answers() {
         return Ok(());
@@ -59,7 +59,8 @@ pub(crate) fn open_store(
     Ok(())
 }
 
-/// Has the control thread say when an origin is left out, or back: workers wait for nobody who reads it.
+/// Lets the control thread report when an origin is ejected or returns, so that workers do not wait for standard
+/// error.
 pub(crate) fn tell_changes(accelerator: &Accelerator, bell: &Bell) {
     let bell = bell.clone();
     accelerator.on_change(Box::new(move |origin, change| {
@@ -71,14 +72,14 @@ pub(crate) fn tell_changes(accelerator: &Accelerator, bell: &Bell) {
     }));
 }
 
-/// What operators may ask.
+/// The operators' view of the store.
 pub(crate) struct View {
     accelerator: Arc<Accelerator>,
     spec: Arc<ArcSwap<Spec>>,
 }
 
 impl View {
-    /// What operators may ask of `accelerator`, under the configuration that is in force then.
+    /// The view of `accelerator` under the configuration in force.
     pub(crate) fn new(accelerator: &Arc<Accelerator>, spec: &Arc<ArcSwap<Spec>>) -> Self {
         Self { accelerator: Arc::clone(accelerator), spec: Arc::clone(spec) }
     }
@@ -94,7 +95,7 @@ impl StoreView for View {
             return Err("no cache is configured, so there is nothing to purge".to_owned());
         };
         let purges = match &request.scope {
-            // A visitor's URL may have parameters that the keys of its site leave out.
+            // A visitor's URL may have parameters that the site's cache keys omit.
             PurgeScope::Url(url) => {
                 let targets = self.spec.load_full().key_targets(&url.target);
                 targets.iter().map(|target| Purge::Url(locator(&url.host, target))).collect()
@@ -237,7 +238,7 @@ impl View {
     }
 }
 
-/// All that content takes of the budget, and who holds it.
+/// The memory used by content, by share.
 fn show_memory(stats: &StoreStats) -> String {
     let in_all = stats.held.iter().map(|(_, bytes)| bytes).sum();
     let held: Vec<_> =
@@ -304,7 +305,7 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
     }
 }
 
-/// Bytes for people.
+/// Bytes for display.
 fn show_bytes(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit) {

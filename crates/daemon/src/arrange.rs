@@ -1,18 +1,19 @@
-//! Numbers for listeners that stay the same from one configuration to the next.
+//! Numbers of listeners that stay the same across configurations.
 //!
-//! A connection knows the listener it came by as a number, an index into the configuration's listeners. It outlives
-//! reloads, so a listener keeps its number for as long as the process lives, and a number is never another's. A
-//! listener that is gone keeps its place in the list: no site is served there any more, nor is a socket bound.
+//! A connection refers to its listener by a number, an index into the configuration's listeners. It outlives reloads,
+//! so a listener keeps its number as long as the process lives, and numbers are never reused. A removed listener
+//! keeps its place in the list, without sites or sockets.
 
 use flatout_config::model::{Config, Listener};
 
-/// Whether two are one listener: what was spoken on a connection's first byte cannot change later.
+/// Returns whether two configurations describe the same listener: the protocol of a connection's first byte cannot
+/// change later.
 pub(crate) fn same(one: &Listener, other: &Listener) -> bool {
     one.address == other.address && one.protocol == other.protocol && one.http2_cleartext == other.http2_cleartext
 }
 
-/// Puts the listeners of `config` at the places they have in `known`, the listeners of the configuration before, and
-/// new ones behind those. Returns which are in use.
+/// Orders the listeners of `config` as in `known`, the previous listeners, with new ones at the end. Returns which
+/// are in use.
 pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
     let mut listeners = known.to_vec();
     let mut live = vec![false; known.len()];
@@ -33,7 +34,7 @@ pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
         .collect();
     for site in &mut config.sites {
         for listener in &mut site.listeners {
-            // Resolved by whoever made the configuration; an index out of bounds would be a defect there.
+            // Resolved when the configuration was created; an index out of bounds would be a defect there.
             *listener = places.get(*listener).copied().unwrap_or(usize::MAX);
         }
         site.listeners.retain(|&listener| listener != usize::MAX);

@@ -1,6 +1,6 @@
-//! A certificate authority of our own, for names that no public one vouches for: `localhost`, and what a laboratory or
-//! an office calls its machines. Its root lives in a folder and outlives restarts, so that it is trusted once; the
-//! certificates it signs live in memory.
+//! The local certificate authority, for names without a public one: `localhost`, and internal names of machines. Its
+//! root is stored in a folder and survives restarts, so that it is trusted once; the certificates it issues stay in
+//! memory.
 
 use crate::failure::Failure;
 use flatout_net::tls::SiteCertificate;
@@ -16,19 +16,19 @@ use std::time::Duration;
 
 const DAY_S: u64 = 86_400;
 
-/// The root's life.
+/// Lifetime of the root, in days.
 const ROOT_DAYS: u64 = 3652;
 
-/// A certificate's life. Browsers take no more than 398 days, and less is better.
+/// Lifetime of a certificate, in days. Browsers accept at most 398.
 pub(crate) const LEAF_DAYS: u64 = 90;
 
-/// A certificate is made anew when it has so much left.
+/// Remaining lifetime at which a certificate is renewed, in days.
 pub(crate) const RENEW_DAYS: u64 = 30;
 
-/// Clocks differ; a certificate begins so long ago.
+/// How far a certificate's start is in the past, in seconds, to tolerate clock differences.
 const SKEW_S: u64 = 3600;
 
-/// Who signs. It must never change: it is compared with what the stored root has.
+/// The issuer. It must never change, as it is compared with the stored root's.
 const NAME: &str = "flatout local authority";
 
 /// The authority.
@@ -38,7 +38,7 @@ pub(crate) struct Authority {
     root_path: PathBuf,
 }
 
-/// Where the authority's folder is: in `state`, or with the user's data.
+/// The authority's folder: in `state`, or in the user's data folder.
 pub(crate) fn folder(state: Option<&Path>) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = || {
@@ -49,10 +49,10 @@ pub(crate) fn folder(state: Option<&Path>) -> Option<PathBuf> {
 }
 
 impl Authority {
-    /// Opens the authority in `folder`, or founds it there.
+    /// Opens the authority in `folder`, or creates it there.
     ///
     /// # Errors
-    /// When its files cannot be read or written, or are not its own.
+    /// If its files cannot be read or written, or do not belong to it.
     pub(crate) fn open(folder: &Path, unix_s: u64) -> Result<Self, Failure> {
         let (root_path, key_path) = (folder.join("root.pem"), folder.join("root.key"));
         let failed = |what: &str, path: &Path, error: &dyn std::fmt::Display| {
@@ -61,7 +61,7 @@ impl Authority {
         let stored = match (fs::read_to_string(&root_path), fs::read_to_string(&key_path)) {
             (Ok(root), Ok(key)) => Some((root, key)),
             (Err(root), Err(key)) if root.kind() == io::ErrorKind::NotFound && key.kind() == root.kind() => None,
-            // Half of it is no authority, and replacing it would make those who trust it trust nothing.
+            // Half of the files is not an authority, and replacing it would invalidate the trust of its clients.
             (Err(error), _) => return Err(failed("read", &root_path, &error)),
             (_, Err(error)) => return Err(failed("read", &key_path, &error)),
         };
@@ -79,10 +79,10 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(root_params(unix_s), key), root_pem, root_path })
     }
 
-    /// A certificate for `names`, which may be addresses, shown for `hosts`.
+    /// Issues a certificate for `names`, which may be addresses, to be used for `hosts`.
     ///
     /// # Errors
-    /// When a name cannot stand in a certificate.
+    /// If a name is invalid in a certificate.
     pub(crate) fn certify(&self, hosts: &[String], names: &[String], unix_s: u64) -> Result<SiteCertificate, Failure> {
         let shown = names.join(", ");
         let failed = |error: rcgen::Error| Failure::usage(format!("cannot make a certificate for {shown}: {error}"));
@@ -103,7 +103,7 @@ impl Authority {
         })
     }
 
-    /// Where the certificate is that clients must trust.
+    /// Path of the root certificate, which clients must trust.
     pub(crate) fn root_path(&self) -> &Path {
         &self.root_path
     }
@@ -114,7 +114,7 @@ fn root_params(unix_s: u64) -> CertificateParams {
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, NAME);
     set_validity(&mut params, unix_s.saturating_sub(SKEW_S), unix_s + ROOT_DAYS * DAY_S);
-    // It signs certificates of sites, and no other authorities.
+    // It issues site certificates, but no intermediate authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -126,7 +126,7 @@ fn set_validity(params: &mut CertificateParams, from_s: u64, until_s: u64) {
     params.not_after = epoch + Duration::from_secs(until_s);
 }
 
-/// For the owner alone, and never half there.
+/// Writes a file atomically, readable by its owner only.
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let aside = path.with_extension("new");
     let _ = fs::remove_file(&aside);

@@ -1,4 +1,4 @@
-//! The first lines: the URLs, so that they can be clicked, and what is served.
+//! The first output lines: clickable URLs, and the served folder or origins.
 
 use crate::listeners::Address;
 use crate::logs::any_on_stdout;
@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Prints the lines; to standard error when a log has standard output for itself.
+/// Prints the lines; to standard error if a log uses standard output.
 pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], workers: usize) {
     let mut text = String::new();
     for address in addresses {
@@ -30,7 +30,7 @@ pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], 
         Source::Flags(_) => of_flags(config, &mut text),
     };
     let _ = writeln!(text, "{what} with {workers} {plural}; Ctrl-C stops");
-    // Nobody to read it is no reason not to serve.
+    // A closed stream is not a reason to stop.
     let _ = if any_on_stdout(config) {
         io::stderr().write_all(text.as_bytes())
     } else {
@@ -38,7 +38,7 @@ pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], 
     };
 }
 
-/// An unspecified address is not one a browser can open; the loopback one is.
+/// Replaces an unspecified address, which browsers cannot open, by the loopback one.
 fn openable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -48,7 +48,7 @@ fn openable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What flags stand for: a folder, or origins, which with what may be held have lines of their own.
+/// The text for flags: a folder, or origins, which have separate lines with the store's bounds.
 fn of_flags(config: &Config, text: &mut String) -> String {
     let steps = || config.sites.iter().flat_map(|site| &site.block).map(|step| &step.kind);
     let handler = steps().find_map(|step| match step {
@@ -78,7 +78,7 @@ fn shown(folder: &Path) -> String {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).display().to_string()
 }
 
-/// What may be held: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
+/// The store's bounds: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
 fn holding(store: &StoreBudget) -> String {
     let StoreBudget { memory_bytes_max, hot_objects_max, disks } = store;
     let memory = memory_bytes_max.unwrap_or_else(|| default_bytes(MemoryLimit::read()));

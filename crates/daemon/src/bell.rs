@@ -1,4 +1,4 @@
-//! What other threads tell the control thread, and the descriptor that wakes it.
+//! Events from other threads to the control thread, and the descriptor that wakes it.
 
 use crate::admin::Order;
 use flatout_net::server::WorkerReport;
@@ -8,17 +8,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Something that happened elsewhere.
+/// An event from another thread.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A worker accepts connections.
     Started {
-        /// Whether the kernel confines it.
+        /// True if Landlock confines it.
         confined: bool,
     },
-    /// A worker's thread is at its end.
+    /// A worker's thread has ended.
     Ended(usize, Ended),
-    /// Somebody asks by the admin socket.
+    /// An order from the admin socket.
     Order(Order),
     /// A line for standard error.
     Said(String),
@@ -27,15 +27,15 @@ pub(crate) enum Event {
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// As it was told.
+    /// As instructed.
     Well(WorkerReport),
-    /// The kernel refused something it needs.
+    /// A system call failed.
     Failed(io::Error),
-    /// By a defect of ours.
+    /// By a panic.
     Panicked(String),
 }
 
-/// Where other threads tell. Clones are of one bell.
+/// The sender of events. Clones share the channel.
 #[derive(Clone, Debug)]
 pub(crate) struct Bell {
     events: Sender<Event>,
@@ -43,16 +43,16 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Tells `event`, and wakes the control thread. Nobody listening any more is fine.
+    /// Sends `event`, and wakes the control thread. A missing receiver is ignored.
     pub(crate) fn ring(&self, event: Event) {
         if self.events.send(event).is_ok() {
-            // It fails only when the count is at its limit, and then the thread is awake.
+            // Fails only if the counter is at its limit; the thread is awake then.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The control thread's side.
+/// The control thread's receiver.
 #[derive(Debug)]
 pub(crate) struct Ear {
     events: Receiver<Event>,
@@ -60,23 +60,23 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    /// Readable when there is an event.
+    /// Readable if there is an event.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// The next event, if there is one.
+    /// The next event, if any.
     pub(crate) fn next(&self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
-    /// Lets the descriptor sleep until the next ring. To be called before [`Ear::next`], or a ring could be lost.
+    /// Resets the descriptor until the next event. Must be called before [`Ear::next`], or a wake-up could be lost.
     pub(crate) fn quiet(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
     }
 }
 
-/// A bell and the ear for it.
+/// An event channel: sender and receiver.
 pub(crate) fn bell() -> io::Result<(Bell, Ear)> {
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, events) = channel();

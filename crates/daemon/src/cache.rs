@@ -1,9 +1,9 @@
-//! What an operator asks about one request, and how the two sides of the admin socket tell one another.
+//! The operator's query about one request, as encoded on the admin socket.
 //!
-//! A question is `GET /cache?url=…`, with `&method=…`, `&header=…` (as often as there are fields) and `&from=…` (the
-//! client's address) behind it; values are percent-encoded. The answer is [`CacheReply`] as JSON.
+//! A query is `GET /cache?url=…`, followed by `&method=…`, `&header=…` (once per field) and `&from=…` (the client's
+//! address); values are percent-encoded. The response is [`CacheReply`] as JSON.
 //!
-//! Absent by design: what is kept, and what is made of the request. [`StoreView`](crate::store::StoreView) knows.
+//! Absent by design: the stored responses and the request's handling, see [`StoreView`](crate::store::StoreView).
 
 use crate::purge::{decode, encode};
 use flatout_engine::explain::{Explanation, Question};
@@ -15,24 +15,24 @@ use std::net::{IpAddr, Ipv4Addr};
 /// Name and number of the schema of [`CacheReply`].
 pub const CACHE_SCHEMA: &str = "flatout-cache/1";
 
-/// Fields in a question at the most.
+/// Upper bound of fields in a query.
 const FIELDS_MAX: usize = 100;
 
-/// What the running process makes of a request.
+/// The running process's handling of a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheReply {
     /// [`CACHE_SCHEMA`].
     pub schema: String,
-    /// What is kept; `None`: no origin would be asked, or no cache is in force.
+    /// The stored responses; `None` if no origin would be used, or no cache is in force.
     pub cache: Option<CacheExplanation>,
-    /// All of it, as `flatout explain --json` prints it.
+    /// The whole explanation, as printed by `flatout explain --json`.
     pub explanation: Value,
-    /// All of it, as `flatout explain` prints it.
+    /// The whole explanation, as printed by `flatout explain`.
     pub text: String,
 }
 
 impl CacheReply {
-    /// The reply that tells `told`.
+    /// The reply with the explanation `told`.
     pub(crate) fn new(told: &Explanation) -> Self {
         Self {
             schema: CACHE_SCHEMA.to_owned(),
@@ -43,7 +43,7 @@ impl CacheReply {
     }
 }
 
-/// The target of `question` on the admin socket.
+/// The request target of `question` on the admin socket.
 pub fn cache_target(question: &Question) -> String {
     let fields = question.fields.iter().map(|(name, value)| format!("&header={}", encode(&format!("{name}: {value}"))));
     format!(
@@ -55,7 +55,7 @@ pub fn cache_target(question: &Question) -> String {
     )
 }
 
-/// What the query of `GET /cache` asks.
+/// Parses the query of `GET /cache`.
 pub(crate) fn parse_question(query: &str) -> Result<Question, String> {
     let (mut url, mut method, mut client) = (None, "GET".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut fields = Vec::new();

@@ -1,7 +1,8 @@
-//! The sites' certificates: read when the configuration is, looked at again every few seconds, and shown from then on.
+//! The sites' certificates: read with the configuration, checked for changes every few seconds, and used from then
+//! on.
 //!
-//! Looking at a file's times costs a call or two every ten seconds, and needs neither a thread nor a watch that the
-//! renaming of a folder could lose.
+//! Checking a file's times costs a call or two every ten seconds, and needs neither a thread nor a watch, which a
+//! renamed folder could invalidate.
 
 use crate::authority::{self, Authority, LEAF_DAYS, RENEW_DAYS};
 use crate::failure::{Failure, say};
@@ -16,56 +17,56 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What tells one version of a file from another: device, inode, size, and time of change.
+/// Identifies a version of a file: device, inode, size, and change time.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Certificates that can be shown: read, and checked against their keys.
+/// Usable certificates: parsed, and verified against their keys.
 pub(crate) struct Loaded {
     sites: Vec<SiteCertificate>,
     stamps: Vec<(PathBuf, Stamp)>,
-    /// What was read of each file, and which version of it that was.
+    /// The content and version of each file.
     texts: Vec<(PathBuf, Stamp, Vec<u8>)>,
     pub(crate) shown: Vec<CertificateStatus>,
-    /// When one of ours is made anew.
+    /// When a locally issued certificate is renewed.
     renew_at_s: u64,
 }
 
 impl Loaded {
-    /// The files it was read from.
+    /// Its source files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.stamps.iter().map(|(path, _)| path.as_path())
     }
 }
 
-/// What shows them.
+/// The certificates in use.
 pub(crate) struct Certificates {
     server: Arc<TlsServer>,
     authority: Option<Authority>,
-    /// What is shown; `None` without any https.
+    /// The current certificates; `None` without https.
     loaded: Option<Loaded>,
 }
 
 impl Certificates {
-    /// Shows nothing yet.
+    /// Without certificates so far.
     ///
     /// # Errors
-    /// When the system has no random bytes.
+    /// If the system has no random bytes.
     pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self { server: new_server()?, authority: None, loaded: None })
     }
 
-    /// What the workers need.
+    /// The TLS configuration for the workers.
     pub(crate) fn server(&self) -> Arc<TlsServer> {
         Arc::clone(&self.server)
     }
 
-    /// Reads and checks what `config` needs; `None` when that is nothing.
+    /// Reads and validates the certificates of `config`; `None` if it needs none.
     ///
     /// # Errors
-    /// With the first that cannot be used.
+    /// The first unusable certificate.
     pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
         let mut loaded = Loaded {
             sites: Vec::new(),
@@ -83,7 +84,7 @@ impl Certificates {
         if loaded.sites.is_empty() {
             return Ok(None);
         }
-        // Tried on another server, so that nothing is shown that the rest of the configuration may yet refuse.
+        // Validated on a separate server, so that nothing changes if the rest of the configuration is refused.
         for warning in new_server()?.replace(&loaded.sites, now_s()).map_err(Failure::usage)? {
             say(&format!("warning: {warning}"));
         }
@@ -121,10 +122,10 @@ impl Certificates {
         Ok(())
     }
 
-    /// Reads a file. One that only root could read, and that is the version which was read before the process gave up its
-    /// privileges, need not be read again.
+    /// Reads a file. One that only root could read needs no second read if its version was read before privileges
+    /// were dropped.
     fn read(&self, path: &Path, place: &Place, loaded: &mut Loaded) -> Result<Vec<u8>, Failure> {
-        // The stamp first: what changes while the file is read is seen the next time.
+        // The version first: a change while the file is read is noticed at the next check.
         let stamp = stamp(path);
         loaded.stamps.push((path.to_owned(), stamp));
         let text = fs::read(path).or_else(|error| {
@@ -137,7 +138,7 @@ impl Certificates {
         Ok(text)
     }
 
-    /// Our own authority, kept once it is open: later we may not be who may read it.
+    /// The local authority, which stays open: after dropping privileges it may be unreadable.
     fn authority(&mut self, config: &Config) -> Result<&Authority, Failure> {
         if self.authority.is_none() {
             let folder = authority::folder(config.state.as_deref()).ok_or_else(|| {
@@ -151,28 +152,29 @@ impl Certificates {
         self.authority.as_ref().ok_or_else(|| Failure::runtime("the local certificate authority is not there"))
     }
 
-    /// Shows what was loaded, and says where the root of our own authority is.
+    /// Puts loaded certificates to use, and reports where the local authority's root is.
     pub(crate) fn show(&mut self, loaded: Option<Loaded>) -> Vec<CertificateStatus> {
         if let Some(loaded) = &loaded {
-            // They have been checked.
+            // They were validated.
             let _ = self.server.replace(&loaded.sites, now_s());
         }
         self.loaded = loaded;
         self.loaded.as_ref().map(|loaded| loaded.shown.clone()).unwrap_or_default()
     }
 
-    /// The root certificate to trust, when our own authority is in use.
+    /// The root certificate to trust, if the local authority is in use.
     pub(crate) fn root_path(&self) -> Option<&Path> {
         self.authority.as_ref().map(Authority::root_path)
     }
 
-    /// Whether there is anything to look at from time to time.
+    /// Returns whether there is anything to check periodically.
     pub(crate) const fn any(&self) -> bool {
         self.loaded.is_some()
     }
 
-    /// Looks whether a file has changed, or one of ours is old, and shows what is there now. What cannot be used is
-    /// reported once, and what was shown stays. Returns what is shown when that has changed.
+    /// Checks whether a file has changed, or a locally issued certificate is due for renewal, and updates the
+    /// certificates. An unusable one is reported once, and the previous one stays in use. Returns the certificates if
+    /// they have changed.
     pub(crate) fn look(&mut self, config: &Config) -> Option<Vec<CertificateStatus>> {
         let loaded = self.loaded.as_mut()?;
         let mut changed = unix_s() >= loaded.renew_at_s;
@@ -219,7 +221,7 @@ fn cannot_read(path: &Path, place: &Place, error: &io::Error) -> Failure {
     Failure::usage(format!("{at}cannot read {}: {error}{advice}", path.display()))
 }
 
-/// The names in a certificate of ours: the site's, this machine's own, and the addresses it listens on.
+/// The names in a locally issued certificate: the site's, this machine's, and the addresses it listens on.
 fn internal_names(config: &Config, site: &Site) -> Vec<String> {
     let mut names: Vec<String> = site.hosts.iter().filter(|host| *host != "*").cloned().collect();
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);

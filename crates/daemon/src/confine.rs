@@ -1,8 +1,8 @@
-//! A second wall: worker threads may read below the configured roots, write in the folders of pages' databases, and open
-//! nothing else at all (Landlock).
+//! Confinement by Landlock: worker threads may read below the configured roots, write in the folders of pages'
+//! databases, and open nothing else.
 //!
 //! The control thread is not confined: it reads the configuration, certificates and logs, and starts an upgrade. A
-//! confined thread stays so for life, so what a reload brings must lie within.
+//! thread's confinement is permanent, so a reload cannot add folders outside of it.
 
 use flatout_engine::spec::Spec;
 use landlock::{
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a look-up of an origin's name reads: the resolver's files, and the libraries that its modules are.
+/// Files read by name resolution: the resolver's configuration, and the libraries of its modules.
 const RESOLVER_FILES: [&str; 8] = [
     "/etc/hosts",
     "/etc/resolv.conf",
@@ -24,27 +24,27 @@ const RESOLVER_FILES: [&str; 8] = [
     "/usr/lib",
 ];
 
-/// What worker threads may read, and where they may write.
+/// The paths that worker threads may read or write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     paths: BTreeSet<PathBuf>,
-    /// Of those, the folders in which they may also write.
+    /// Of those, the folders that they may also write.
     written: BTreeSet<PathBuf>,
 }
 
 impl Confinement {
-    /// All folders that requests may lead into, by their real names.
+    /// All folders that requests may reach, by their canonical paths.
     pub(crate) fn of(spec: &Spec) -> Self {
-        // The rule is bound to what is there now; a link that leads elsewhere tomorrow leads outside.
+        // The rule applies to the current folder; a link that changes later leads outside.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        // Threads that look names up are started by workers, and read what the resolver is told by.
+        // Threads for name resolution are started by workers, and read the resolver's files.
         let resolver = RESOLVER_FILES.iter().map(Path::new).filter(|path| spec.asks_by_name() && path.exists());
         let written: BTreeSet<PathBuf> = spec.written_folders().map(|path| real(&path)).collect();
         let paths = spec.folders().chain(resolver).map(real).chain(written.iter().cloned()).collect();
         Self { paths, written }
     }
 
-    /// The first of the paths in `wanted` that lies outside.
+    /// The first path in `wanted` that lies outside.
     pub(crate) fn find_outside<'a>(&self, wanted: &'a Self) -> Option<&'a Path> {
         let is_inside =
             |path: &Path, allowed: &BTreeSet<PathBuf>| allowed.iter().any(|folder| path.starts_with(folder));
@@ -53,12 +53,12 @@ impl Confinement {
         read.or(written).map(PathBuf::as_path)
     }
 
-    /// Confines this thread for good. Returns whether the kernel has done so.
+    /// Confines this thread permanently. Returns whether the kernel supports it.
     ///
     /// # Errors
-    /// When the kernel has Landlock and refuses all the same.
+    /// If the kernel has Landlock but refuses.
     pub(crate) fn enter(&self) -> io::Result<bool> {
-        // The last that this was written for; what a kernel does not know is left out by the crate.
+        // The latest version known here; the crate omits anything that the kernel does not support.
         const KNOWN: ABI = ABI::V5;
         let confine = || -> Result<RulesetStatus, RulesetError> {
             let reading = AccessFs::ReadFile | AccessFs::ReadDir;

@@ -1,4 +1,4 @@
-//! The control thread: it waits for signals, orders, a new process, and workers that end; and says who is told what.
+//! The control thread: waits for signals, orders, a new process, and ended workers, and coordinates the others.
 
 use crate::Options;
 use crate::admin::server::AdminThread;
@@ -35,25 +35,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// All that the control thread holds.
+/// The state of the control thread.
 pub(crate) struct Control {
     pub(crate) options: Options,
-    /// The configuration in force, its listeners arranged.
+    /// The configuration in force, with arranged listeners.
     pub(crate) config: Config,
     pub(crate) spec: Arc<Spec>,
-    /// The same, for the thread that answers operators.
+    /// The compiled configuration, for the admin thread.
     pub(crate) in_force: Arc<ArcSwap<Spec>>,
-    /// What a `metrics` step answers with.
+    /// The source of the `metrics` step.
     pub(crate) metrics: MetricsText,
-    /// What all proxies and caches share.
+    /// State shared by all proxies and caches.
     pub(crate) accelerator: Arc<Accelerator>,
-    /// What all active pages share.
+    /// State shared by all active pages.
     pub(crate) pages: Arc<PagesShared>,
-    /// Each worker's share of descriptors.
+    /// Each worker's share of the descriptors.
     pub(crate) shares: Shares,
-    /// `None` when nothing is watched.
+    /// `None` if nothing is watched.
     pub(crate) watch: Option<Watch>,
-    /// `None` when https cannot come.
+    /// `None` if https is impossible.
     pub(crate) certificates: Option<Certificates>,
     pub(crate) addresses: Vec<Address>,
     pub(crate) workers: Workers<Engine>,
@@ -66,9 +66,9 @@ pub(crate) struct Control {
     pub(crate) ear: Ear,
     pub(crate) signals: Signals,
     pub(crate) supervisor: Supervisor,
-    /// What is said when it serves, if it serves as root.
+    /// The warning to print at startup if it runs as root.
     pub(crate) root_warning: Option<String>,
-    /// The process before us waits for a word by it.
+    /// The pipe on which the previous process waits for readiness.
     pub(crate) ready: Option<OwnedFd>,
     /// A new process that is not ready yet.
     pub(crate) upgrade: Option<Upgrade>,
@@ -79,7 +79,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Waits and obeys until the last worker has ended.
+    /// Runs until the last worker has ended.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         let mut alive_at = Instant::now();
         let mut looked_at = Instant::now();
@@ -107,7 +107,7 @@ impl Control {
         Ok(self.finish())
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for the first event.
     fn wait(&self, alive_at: Instant, looked_at: Instant) -> Result<(), Failure> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
         fds.push(PollFd::from_borrowed_fd(self.ear.fd(), PollFlags::IN));
@@ -168,11 +168,11 @@ impl Control {
                 Answer { status: 202, text: "stopping\n".to_owned() }
             }
         };
-        // Who does not wait any more does not want to know.
+        // The receiver may have stopped waiting.
         let _ = answer.try_send(reply);
     }
 
-    /// When all workers accept, the world may know.
+    /// Reports readiness once all workers accept.
     fn handle_started(&mut self, confined: bool) {
         self.workers_started += 1;
         if self.workers_started < self.workers.all.len() {
@@ -204,16 +204,16 @@ impl Control {
         self.announced = true;
         self.supervisor.ready(&self.summary());
         if let Some(ready) = self.ready.take() {
-            // The other process leaves it to us when it hears the word.
+            // The other process leaves the file to this one when it receives the message.
             if let Some(admin) = &mut self.admin {
                 admin.own_file();
             }
-            // It may have given up; then it has said so, and will stop us.
+            // It may have given up; then it has reported that, and will stop this process.
             let _ = rustix::io::write(&ready, READY_WORD);
         }
     }
 
-    /// A worker ends when it was told to; any other end is a failure of the whole process.
+    /// Handles the end of a worker, which is a failure of the whole process unless it was stopped.
     fn handle_ended(&mut self, index: usize, ended: Ended) {
         self.workers.join(index);
         let name = worker_name(index);
@@ -235,7 +235,7 @@ impl Control {
         }
     }
 
-    /// The first time a drain, the second time the end.
+    /// The first call drains, the second aborts.
     fn stop(&mut self) {
         self.abandon_upgrade("it was told to stop");
         let phase = match self.workers.phase() {
@@ -245,19 +245,19 @@ impl Control {
         self.set_phase(phase);
     }
 
-    /// Tells the workers; from `Serve` on to anything else, for good.
+    /// Sets the phase of the workers; `Serve` cannot return.
     pub(crate) fn set_phase(&mut self, phase: Phase) {
-        // Who has handed over is not the service any more, and the service does not stop.
+        // After a hand-over, this process is not the service any more, and the service does not stop.
         if phase != Phase::HandOver {
             self.supervisor.stopping();
         }
-        // First our copies of the sockets, so that each closes with the worker that accepts from it.
+        // The control thread's copies of the sockets first, so that each closes with its worker.
         self.addresses.clear();
         self.shared.view().phase = phase_name(phase);
         self.workers.set_phase(phase);
     }
 
-    /// Shows what is served to whoever asks.
+    /// Updates the published status.
     pub(crate) fn show(&self) {
         let bound: Vec<(usize, String)> =
             self.addresses.iter().map(|address| (address.id as usize, address.bound.to_string())).collect();
@@ -267,7 +267,7 @@ impl Control {
         (view.listeners, view.sites) = (listeners, sites);
     }
 
-    /// One line about what is served.
+    /// One line about the served sites.
     pub(crate) fn summary(&self) -> String {
         let (sites, addresses) = (self.config.sites.len(), self.addresses.len());
         format!("serving {sites} sites on {addresses} addresses with {} workers", self.workers.all.len())
@@ -285,7 +285,7 @@ impl Control {
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
-    /// What a person at a terminal reads at the end, on a line of its own, as the terminal has shown `^C`.
+    /// The final message for a terminal, on a separate line after its `^C`.
     fn farewell(&self) -> String {
         let requests = self.shared.sum(|counters| counters.requests.get());
         let plural = if requests == 1 { "request" } else { "requests" };
@@ -297,12 +297,12 @@ impl Control {
     }
 
     fn finish(mut self) -> ExitCode {
-        // What waits for a disk is written while the workers are gone and nobody else asks.
+        // Pending disk writes happen after the workers and clients are gone.
         if let Some(store) = self.accelerator.store() {
             store.release_volumes();
         }
         self.abandon_upgrade("it is at its end");
-        // The file first, so that nobody asks any more.
+        // The file first, so that no more clients connect.
         self.admin = None;
         self.logs.close();
         if std::io::stderr().is_terminal() {
@@ -314,7 +314,7 @@ impl Control {
         if cut > 0 {
             say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));
         }
-        // Orders that nobody will carry out end with the ear, and whoever gave one learns it; then the last answer.
+        // Pending orders are dropped with the receiver, which notifies their clients; then the last response.
         drop(self.ear);
         if let Some(thread) = self.admin_thread {
             thread.finish();

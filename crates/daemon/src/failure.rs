@@ -1,43 +1,43 @@
-//! Why the process could not start, or ended: what happened, what to do, and the exit code.
+//! Failures of the process: what happened, the suggested remedy, and the exit code.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Something failed while running.
+/// Exit code of a failure at run time.
 pub const EXIT_FAILED: u8 = 1;
-/// The command line or the configuration makes no sense, or what it asks for cannot be.
+/// Exit code of an invalid command line or configuration, or of one that cannot be satisfied.
 pub const EXIT_USAGE: u8 = 2;
-/// A drain had to cut connections.
+/// Exit code of a drain that had to cut connections.
 pub const EXIT_UNCLEAN: u8 = 3;
 
-/// What happened, in one or more lines for people, and the exit code it earns.
+/// A message of one or more lines, and the exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// The lines, without a line end behind the last.
+    /// The lines, without a trailing line end.
     pub text: String,
-    /// Whether the lines are diagnostics, which say themselves that they are errors.
+    /// True if the lines are diagnostics, which have their own error prefix.
     pub diagnostics: bool,
 }
 
 impl Failure {
-    /// What is asked for cannot be: exit code 2.
+    /// An unsatisfiable request: exit code 2.
     pub fn usage(text: impl fmt::Display) -> Self {
         Self { code: EXIT_USAGE, text: text.to_string(), diagnostics: false }
     }
 
-    /// It failed while running: exit code 1.
+    /// A failure at run time: exit code 1.
     pub fn runtime(text: impl fmt::Display) -> Self {
         Self { code: EXIT_FAILED, text: text.to_string(), diagnostics: false }
     }
 
-    /// A configuration that makes no sense, as its diagnostics say: exit code 2.
+    /// An invalid configuration, with its diagnostics: exit code 2.
     pub fn diagnostics(text: impl fmt::Display) -> Self {
         Self { code: EXIT_USAGE, text: text.to_string().trim_end().to_owned(), diagnostics: true }
     }
 
-    /// Prints it and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub fn report(&self) -> ExitCode {
         say(&if self.diagnostics { self.text.clone() } else { format!("error: {}", self.text) });
         ExitCode::from(self.code)
@@ -52,7 +52,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A line on standard error. Nobody to read it is no reason to stop.
+/// Writes a line to standard error. A closed stream is ignored.
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
     // One write, so that lines of several processes and threads do not mix.

@@ -1,5 +1,5 @@
-//! What a configuration needs of the machine that it is to run on: folders, certificates, free ports, origins that are not the
-//! server itself. For `flatout validate`, which starts nothing and writes nothing.
+//! Checks of a configuration against this machine: folders, certificates, free ports, origins that are the server
+//! itself. For `flatout validate`, which starts nothing and writes nothing.
 
 mod loops;
 
@@ -12,7 +12,7 @@ use flatout_net::socket::{check_free, find_port_owner};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// Everything that stands against running `config` here, a text each, as it is printed.
+/// All problems of running `config` on this machine, as printable texts.
 pub fn check_here(config: &Config) -> Vec<String> {
     let mut faults = Vec::new();
     let spec = match Spec::compile(config, &Sources::default()) {
@@ -30,8 +30,8 @@ pub fn check_here(config: &Config) -> Vec<String> {
     faults
 }
 
-/// One site after the other, so that one bad certificate does not hide another. Those of the local authority are created when the
-/// server starts.
+/// Checks sites one by one, so that one bad certificate does not hide another. Those of the local authority are
+/// created when the server starts.
 fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     for site in &config.sites {
         if !matches!(site.certificate, Some(Certificate::Files { .. })) {
@@ -44,8 +44,8 @@ fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     }
 }
 
-/// A port that flatout itself holds is free: a reload or an upgrade takes it over. A port that only root
-/// may bind is not checked.
+/// Checks a port. One held by flatout itself counts as free, as a reload or an upgrade takes it over. A port that
+/// only root may bind is not checked.
 fn check_port(listener: &Listener) -> Option<String> {
     let address = listener.address;
     let error = check_free(&address).err()?;
@@ -54,7 +54,7 @@ fn check_port(listener: &Listener) -> Option<String> {
         ErrorKind::AddrInUse => match find_port_owner(address.port()) {
             Some((_, name)) if name == "flatout" => return None,
             Some((pid, name)) => format!("port {} is already in use by {name} (pid {pid})", address.port()),
-            // Others' processes are not shown to everybody; it may be the server that runs already.
+            // Processes of other users may be invisible; it may be the running server.
             None => return None,
         },
         ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),

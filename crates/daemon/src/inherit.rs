@@ -1,8 +1,8 @@
-//! Sockets that were open before the process began: from the process before it, or from systemd.
+//! Inherited sockets: from the previous process, or from systemd.
 //!
-//! An upgrade names them in `FLATOUT_LISTENERS`, `ADDRESS=FD,FD;ADDRESS=FD`, with the addresses as the configuration
-//! asks for them (port 0 included), and gives a pipe in `FLATOUT_READY`, whose other end learns when we serve. systemd
-//! counts them in `LISTEN_FDS`, from descriptor 3 on (sd_listen_fds(3)); they are known by their addresses.
+//! An upgrade passes them in `FLATOUT_LISTENERS`, `ADDRESS=FD,FD;ADDRESS=FD`, with the addresses as configured (port
+//! 0 included), and a pipe in `FLATOUT_READY`, on which this process reports readiness. systemd passes their number
+//! in `LISTEN_FDS`, from descriptor 3 on (sd_listen_fds(3)); they are identified by their addresses.
 
 use crate::failure::say;
 use flatout_net::process::take_inherited;
@@ -14,35 +14,35 @@ use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
-/// Names the listeners that an upgrade hands over.
+/// Environment variable of the listeners handed over by an upgrade.
 pub(crate) const LISTENERS: &str = "FLATOUT_LISTENERS";
-/// Names the pipe that learns of our readiness.
+/// Environment variable of the pipe for the readiness message.
 pub(crate) const READY: &str = "FLATOUT_READY";
-/// Names the admin socket, `FD:PATH`.
+/// Environment variable of the admin socket, `FD:PATH`.
 pub(crate) const ADMIN: &str = "FLATOUT_ADMIN";
-/// What is sent through the pipe.
+/// The readiness message.
 pub(crate) const READY_WORD: &[u8] = b"ready\n";
 
 /// systemd's first descriptor.
 const LISTEN_FDS_START: RawFd = 3;
-/// More would be a mistake in a unit file, or in whoever plays systemd.
+/// Upper bound of descriptors; more would be a mistake in a unit file.
 const LISTEN_FDS_MAX: i32 = 1024;
 
-/// What the process was started with.
+/// The inherited descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
-    /// From the process before us, by the address asked for.
+    /// From the previous process, by configured address.
     handed: Vec<(SocketAddr, Vec<OwnedFd>)>,
-    /// From systemd, by the address bound.
+    /// From systemd, by bound address.
     activated: Vec<(SocketAddr, OwnedFd)>,
-    /// Who waits for us to be ready.
+    /// The pipe on which readiness is awaited.
     pub(crate) ready: Option<OwnedFd>,
-    /// The admin socket of the process before us, and where it is.
+    /// The admin socket of the previous process, and its path.
     pub(crate) admin: Option<(OwnedFd, PathBuf)>,
 }
 
 impl Inherited {
-    /// Takes what the environment names. To be called once, at the start.
+    /// Takes the descriptors named by the environment. Must be called once, at startup.
     pub(crate) fn take() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let handed = variable(LISTENERS).map(|text| parse_listeners(&text)).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Inherited {
         Self { handed, activated, ready, admin }
     }
 
-    /// The sockets for `asked`, which may be none.
+    /// The sockets for `asked`, possibly none.
     pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
         let mut sockets = Vec::new();
         for (_, handed) in self.handed.extract_if(.., |(address, _)| *address == asked) {
@@ -75,7 +75,7 @@ impl Inherited {
         sockets
     }
 
-    /// Says which sockets of systemd nobody has asked for, and closes them all.
+    /// Reports unused systemd sockets, and closes all.
     pub(crate) fn finish(&mut self) {
         for (address, _) in self.activated.drain(..) {
             say(&format!("warning: systemd listens on {address}, but no site of the configuration does"));
@@ -84,7 +84,7 @@ impl Inherited {
     }
 }
 
-/// `ADDRESS=FD,FD;…`. What makes no sense is left out: it can only come from a version that knows more.
+/// Parses `ADDRESS=FD,FD;…`. Invalid parts are ignored: they can only come from a newer version.
 fn parse_listeners(text: &str) -> Vec<(SocketAddr, Vec<RawFd>)> {
     let parse = |part: &str| {
         let (address, numbers) = part.split_once('=')?;
@@ -113,7 +113,7 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
     }
 }
 
-/// Makes a socket of systemd's as ours are, but for its options, which every listener gets when it is put to use.
+/// Prepares a socket of systemd like the server's own, except for options, which every listener receives later.
 fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
     if !socket_acceptconn(&socket)? {
         return Err(io::Error::other("it does not listen"));

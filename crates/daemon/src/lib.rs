@@ -1,29 +1,29 @@
-//! The life of the process: start, reload, upgrade, drain, and what operators ask it.
+//! The life of the process: start, reload, upgrade, drain, and the admin interface.
 //!
-//! The main thread is the control thread: it serves nobody, and so can do what takes time. It opens everything, starts
-//! the workers, and then waits for signals, for the admin socket, and for workers that end.
+//! The main thread is the control thread: it handles no requests, and so may block. It opens everything, starts the
+//! workers, and then waits for signals, for the admin socket, and for workers that end.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`source`] | where the configuration comes from |
-//! | `start` | from a configuration to running workers, in the order that privileges allow |
-//! | `control` | waiting, and who is told what |
-//! | `reload` | from one configuration to the next, wholly or not at all |
-//! | `upgrade`, `inherit` | handing over to a new process, and being one |
-//! | `listeners`, `arrange` | sockets by address; numbers that stay |
-//! | `workers`, `bell` | threads, what they are told, and how their ends are known |
-//! | [`admin`], [`status`], `metrics` | what operators ask and are told |
-//! | `certificates`, `authority` | what https shows, and our own certificate authority |
-//! | `watch` | changes of files, as the kernel tells them |
-//! | `confine`, `privileges`, `shares`, `threads` | what the process may do |
+//! | [`source`] | the source of the configuration |
+//! | `start` | from a configuration to running workers, in the order that privileges require |
+//! | `control` | the event loop of the control thread |
+//! | `reload` | the atomic switch to a new configuration |
+//! | `upgrade`, `inherit` | handing over to a new process, and taking over |
+//! | `listeners`, `arrange` | sockets by address; stable listener numbers |
+//! | `workers`, `bell` | worker threads, their commands, and events |
+//! | [`admin`], [`status`], `metrics` | the admin socket, status and metrics |
+//! | `certificates`, `authority` | TLS certificates, and the local certificate authority |
+//! | `watch` | file changes reported by the kernel |
+//! | `confine`, `privileges`, `shares`, `threads` | confinement, privileges and resource limits |
 //! | `supervisor` | systemd |
-//! | `accelerate` | the store opened, and shown to operators |
-//! | [`purge`], [`cache`], [`store`] | what operators ask of the store that holds origins' answers |
-//! | `logs`, `spec` | the configuration's logs, its sites put to use |
-//! | [`here`] | what a configuration needs of this machine |
-//! | [`failure`] | what went wrong, and the exit code |
+//! | `accelerate` | opening the store, and the operators' view of it |
+//! | [`purge`], [`cache`], [`store`] | operators' queries to the store of origin responses |
+//! | `logs`, `spec` | the configuration's logs, and its compiled sites |
+//! | [`here`] | checks of a configuration against this machine |
+//! | [`failure`] | failures, and exit codes |
 //!
-//! Absent by design: requests. No connection is touched here.
+//! Absent by design: requests. No connection is handled here.
 
 mod accelerate;
 pub mod admin;
@@ -64,18 +64,18 @@ pub use source::Source;
 use flatout_config::Style;
 use std::process::ExitCode;
 
-/// What the process is to do.
+/// Options of the process.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub source: Source,
-    /// How diagnostics look.
+    /// The style of diagnostics.
     pub style: Style,
     /// Whether the process must not run without its admin socket.
     pub needs_admin: bool,
 }
 
-/// Serves until it is told to stop, and says how that ended.
+/// Serves until stopped, and returns the exit code.
 pub fn run(options: Options) -> ExitCode {
     match start::start(options).and_then(control::Control::run) {
         Ok(code) => code,

@@ -1,8 +1,9 @@
-//! Every address that is served, with its sockets: one for each worker where the kernel lets several share a port.
+//! Served addresses with their sockets: one per worker if the kernel permits sharing a port.
 //!
-//! The control thread keeps a copy of each socket beside the worker's: an upgrade hands them over, and another protocol
-//! may be spoken at an address without a moment in which nobody listens. A socket lives until the last copy is closed,
-//! so ours goes before the worker is told to let go: otherwise the kernel would go on queueing connections for nobody.
+//! The control thread keeps a copy of each worker's socket: for handing over in an upgrade, and for changing an
+//! address's protocol without a gap. A socket lives until its last copy is closed, so the control thread's copy is
+//! closed before the worker is told to remove its listener: otherwise the kernel would keep queueing connections that
+//! are never accepted.
 
 use crate::failure::Failure;
 use crate::inherit::Inherited;
@@ -22,17 +23,17 @@ use std::os::fd::{AsFd, OwnedFd};
 pub(crate) struct Address {
     /// The listener's number, see `arrange`.
     pub(crate) id: u32,
-    /// As the configuration has it; the port may be 0.
+    /// As configured; the port may be 0.
     pub(crate) asked: SocketAddr,
-    /// As the kernel has it.
+    /// As bound.
     pub(crate) bound: SocketAddr,
-    /// What is spoken there.
+    /// Its protocol.
     pub(crate) protocol: Protocol,
-    /// One for each worker; fewer when somebody else has opened them; more when the process before us had more workers.
+    /// One per worker; fewer if another process opened them; more if the previous process had more workers.
     sockets: Vec<OwnedFd>,
 }
 
-/// How a listener of the configuration is told to a worker.
+/// The worker's protocol for a configured listener.
 pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     match listener.protocol {
         model::Protocol::Plain => Protocol::Plain { http2: listener.http2_cleartext },
@@ -40,7 +41,7 @@ pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     }
 }
 
-/// How the listeners of a configuration are opened.
+/// The listen options of a configuration.
 pub(crate) fn listen_options(config: &model::Config) -> ListenOptions {
     let asked = &config.sockets;
     ListenOptions {
@@ -53,10 +54,10 @@ pub(crate) fn listen_options(config: &model::Config) -> ListenOptions {
 }
 
 impl Address {
-    /// Takes over what was inherited for `listener`, and binds what lacks.
+    /// Takes over inherited sockets for `listener`, and binds missing ones.
     ///
     /// # Errors
-    /// With who holds the port, or what else stands in the way.
+    /// The process that holds the port, or another obstacle.
     pub(crate) fn bind(
         id: usize,
         listener: &model::Listener,
@@ -82,20 +83,20 @@ impl Address {
         Ok(Self { id: id as u32, asked: self.asked, bound: self.bound, protocol: protocol_of(listener), sockets })
     }
 
-    /// Copies of the sockets that worker number `worker` of `workers` accepts from. Every socket has an owner.
+    /// Copies of the sockets that worker number `worker` of `workers` accepts from. Every socket is assigned.
     pub(crate) fn listeners_of(&self, worker: usize, workers: usize) -> io::Result<Vec<Listener>> {
         let (id, protocol) = (self.id, self.protocol);
         let of_worker = shares(self.sockets.len(), worker, workers);
         of_worker.map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol })).collect()
     }
 
-    /// The sockets, to hand them over.
+    /// The sockets, for an upgrade.
     pub(crate) fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
     }
 }
 
-/// The sockets of one worker, by index: its own, and those left over; with too few, one that it shares.
+/// The sockets of one worker, by index: its own, and surplus ones; with too few, a shared one.
 fn shares(sockets: usize, worker: usize, workers: usize) -> impl Iterator<Item = usize> {
     let first = if sockets == 0 { 0 } else { worker % sockets };
     let step = if sockets >= workers { workers } else { sockets };
@@ -112,7 +113,7 @@ fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::R
     }
     let mut bound = asked;
     let mut sockets = Vec::with_capacity(workers);
-    // Without SO_REUSEPORT there can be no second one, and workers share.
+    // Without SO_REUSEPORT there can only be one, and workers share it.
     for _ in 0..if options.reuseport { workers } else { 1 } {
         let (socket, with_port) = bind_listener(&bound, options)?;
         bound = with_port;
@@ -121,7 +122,7 @@ fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::R
     Ok((bound, sockets))
 }
 
-/// Binds more beside those that are there, as far as the kernel lets us: another user may have bound them, or without
+/// Binds further sockets as far as the kernel permits: another user may have bound the existing ones, or without
 /// SO_REUSEPORT. Then workers share.
 fn complete(
     mut sockets: Vec<OwnedFd>,
@@ -142,10 +143,10 @@ fn complete(
     Ok((bound, sockets))
 }
 
-/// Says who holds the port and which is free.
+/// Explains a failed bind: which process holds the port, and which port is free.
 fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
     let address = &listener.address;
-    // As it is written where this address was asked for.
+    // In the syntax in which this address was configured.
     let propose = |free: SocketAddr| {
         if listener.place.line == 0 { format!("--listen {free}") } else { format!("listen \"{free}\"") }
     };

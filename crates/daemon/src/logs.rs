@@ -1,14 +1,14 @@
-//! The configuration's logs as the log writer knows them.
+//! The configuration's logs as settings of the log writer.
 
 use flatout_config::model::{self, Config};
 use flatout_net::access::{Field, Format, LogSettings, Rotation, Target};
 
-/// The logs of `config` by index.
+/// The logs of `config`, by index.
 pub(crate) fn log_settings(config: &Config) -> Vec<LogSettings> {
     config.logs.iter().map(settings).collect()
 }
 
-/// Whether any goes to standard output, which must then be alone there.
+/// Returns whether any log uses standard output, which is then reserved for it.
 pub(crate) fn any_on_stdout(config: &Config) -> bool {
     config.logs.iter().any(|log| log.target == model::LogTarget::Stdout)
 }

@@ -1,15 +1,15 @@
-//! How much memory content may take: what the operator says, within what the kernel allows.
+//! The memory budget for content: the configured one, within the kernel's limit.
 
 use crate::failure::Failure;
 use flatout_config::model::StoreBudget;
 use flatout_config::show_size;
 use flatout_net::cgroup::MemoryLimit;
 
-/// What part of a cgroup's limit content may take where nothing else is said.
+/// Divisor of a cgroup's limit for the default budget.
 const PART: u64 = 4;
 
-/// The budget where nothing is said: a quarter of a cgroup's limit. Where there is no such limit, the usual one, or a
-/// quarter of a machine that is too small for it.
+/// The default budget: a quarter of a cgroup's limit. Without such a limit, the usual one, or a quarter of a smaller
+/// machine.
 pub(crate) fn default_bytes(limit: Option<MemoryLimit>) -> u64 {
     match limit {
         Some(MemoryLimit::Cgroup(bytes)) => bytes / PART,
@@ -18,10 +18,10 @@ pub(crate) fn default_bytes(limit: Option<MemoryLimit>) -> u64 {
     }
 }
 
-/// The budget for `asked`, and a sentence where it follows a cgroup.
+/// The budget for `asked`, and a message if it depends on a cgroup.
 ///
 /// # Errors
-/// When it is above `limit`: the kernel would end the process before it is reached.
+/// If it exceeds `limit`: the kernel would kill the process before it is reached.
 pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> Result<(u64, Option<String>), Failure> {
     let Some(asked) = asked else {
         let bytes = default_bytes(limit);

@@ -1,5 +1,5 @@
-//! The counters as Prometheus reads them, written for each scrape from the workers' own counters: in text format 0.0.4, or
-//! as OpenMetrics where the scraper asks for it.
+//! Metrics for Prometheus, generated at each scrape from the workers' counters: in text format 0.0.4, or as
+//! OpenMetrics if the scraper requests it.
 
 use crate::status::Shared;
 use crate::store::{MetricKind, MetricRow};
@@ -36,7 +36,7 @@ pub(crate) fn encode_metrics(shared: &Shared, format: MetricsFormat) -> String {
 /// Names and values of labels.
 type Labels = Vec<(&'static str, Cow<'static, str>)>;
 
-/// One number, with its labels.
+/// A value with its labels.
 #[derive(Debug)]
 struct Sample {
     labels: Labels,
@@ -48,12 +48,12 @@ struct Sample {
 struct Family {
     name: &'static str,
     help: &'static str,
-    /// A counter, or a gauge.
+    /// True for a counter, false for a gauge.
     counter: bool,
     samples: Vec<Sample>,
 }
 
-/// All of them, as they were at one moment.
+/// All metrics at one moment.
 #[derive(Debug)]
 struct Rows(Vec<Family>);
 
@@ -115,7 +115,7 @@ impl Rows {
         rows
     }
 
-    /// Text format 0.0.4: a family's name has the counter's `_total`, and there is no end mark.
+    /// Text format 0.0.4: a family's name includes the counter's `_total`, and there is no end mark.
     fn to_text(&self) -> String {
         let mut text = String::new();
         for family in &self.0 {
@@ -137,7 +137,7 @@ impl Rows {
         text
     }
 
-    /// Rows of one name become one family, also where others stand between them.
+    /// Adds a row to its family, also if others came between.
     fn store(&mut self, row: MetricRow) {
         let labels = row.labels.into_iter().map(|(name, value)| (name, Cow::Owned(value))).collect();
         let sample = Sample { labels, value: row.value };
@@ -160,7 +160,7 @@ impl Rows {
         self.0.push(Family { name, help, counter: false, samples: vec![Sample { labels: Labels::new(), value }] });
     }
 
-    /// Counters that differ in the value of `label`.
+    /// Adds counters that differ in the value of `label`.
     fn family(
         &mut self,
         name: &'static str,

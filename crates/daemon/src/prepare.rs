@@ -1,5 +1,5 @@
-//! Creates missing logs, the state folder and the folders of volumes before root gives up its privileges, and makes the
-//! configured user their owner. What exists already is left as it is.
+//! Creates missing logs, the state folder and the folders of volumes before root privileges are dropped, and makes
+//! the configured user their owner. Existing ones are unchanged.
 
 use crate::failure::Failure;
 use flatout_config::model::{Config, LogTarget};
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Creates the missing logs and folders of `config`, owned by `identity`.
 ///
 /// # Errors
-/// When a file or folder in a folder that only root can write cannot be created.
+/// If a file or folder in a folder that only root can write cannot be created.
 pub(crate) fn prepare_files(config: &Config, identity: Identity) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::runtime(format!(
@@ -43,8 +43,8 @@ fn is_missing(path: &Path) -> bool {
     path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Whether the folder of `path` belongs to root, and no other user can put a symbolic link or another folder into the path
-/// to it, by which we would create something elsewhere. Anything else is created later, with that user's permissions.
+/// Returns whether the folder of `path` belongs to root, and no other user can redirect the path by a symbolic link
+/// or another folder. Anything else is created later, with the configured user's permissions.
 ///
 /// Other users may write in the last `shared_max` folders: `O_EXCL` protects a new file, but not a new folder.
 fn is_protected(path: &Path, shared_max: usize) -> bool {
@@ -64,7 +64,7 @@ fn is_protected(path: &Path, shared_max: usize) -> bool {
 fn create_file(path: &Path, mode: u32, identity: Identity) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::from_raw_mode(mode)) {
-        // Another process was faster: the file is its own.
+        // Another process created it first: the file belongs to it.
         Err(Errno::EXIST) => return Ok(()),
         opened => opened?,
     };

@@ -1,4 +1,4 @@
-//! From root to somebody who may do less, once everything that needs root is open.
+//! Dropping root privileges, after everything that needs them is open.
 
 use crate::failure::Failure;
 use crate::source::Source;
@@ -7,10 +7,10 @@ use flatout_net::process::{Identity, become_user, find_group, find_user};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-/// Whom the configuration wants us to become; `None` when that is who we are.
+/// The configured identity; `None` if it is the current one.
 ///
 /// # Errors
-/// When there is no such user or group, or we may not become it.
+/// If the user or group does not exist, or the process may not switch to it.
 pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failure> {
     if config.user.is_none() && config.group.is_none() {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failu
     Ok(Some(wanted))
 }
 
-/// The warning for a process that is started as root and remains root.
+/// The warning for a process that is started as root and stays root.
 pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: &Source) -> Option<String> {
     let stays_root = geteuid().is_root() && identity.is_none_or(|identity| identity.uid == 0);
     stays_root.then(|| {
@@ -57,7 +57,7 @@ pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: 
 }
 
 impl Failure {
-    /// Adds the user that the process has become, if it has changed its user.
+    /// Adds the user that the process has switched to, if any.
     pub(crate) fn with_user(mut self, config: &Config, identity: Option<Identity>) -> Self {
         if let Some(Identity { uid, gid }) = identity {
             let name = config.user.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
@@ -70,10 +70,11 @@ impl Failure {
     }
 }
 
-/// Becomes `identity` for good, drops all capabilities and sets no_new_privs, so that no program started from here gains any.
+/// Switches to `identity` permanently, drops all capabilities and sets no_new_privs, so that no program started from
+/// here gains any.
 ///
 /// # Errors
-/// When the kernel refuses. The process must end then.
+/// If the kernel refuses. The process must then exit.
 pub(crate) fn drop_privileges(identity: Identity) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::runtime(format!("cannot become user {} and group {}: {error}", identity.uid, identity.gid))

@@ -1,9 +1,9 @@
-//! What an operator wants purged, and how the two sides of the admin socket tell one another.
+//! The purge request of an operator, as encoded on the admin socket.
 //!
-//! A purge is `POST /purge?url=…`, `?tag=…`, `?prefix=…`, `?host=…` or `?all`, with `&soft` and `&dry-run` behind it; values
-//! are percent-encoded. The answer is [`PurgeReply`] as JSON.
+//! A purge is `POST /purge?url=…`, `?tag=…`, `?prefix=…`, `?host=…` or `?all`, optionally followed by `&soft` and
+//! `&dry-run`; values are percent-encoded. The response is [`PurgeReply`] as JSON.
 //!
-//! Absent by design: what purging does to an object. That is the store's, behind [`StoreView`](crate::store::StoreView).
+//! Absent by design: the purge itself, which the store performs through [`StoreView`](crate::store::StoreView).
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -11,77 +11,77 @@ use std::fmt::Write as _;
 /// Name and number of the schema of [`PurgeReply`].
 pub const PURGE_SCHEMA: &str = "flatout-purge/1";
 
-/// Bytes of a tag or of a host.
+/// Upper bound of a tag or a host, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Bytes of a URL, as of a request's target.
+/// Upper bound of a URL, in bytes, as for a request target.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// What is to be purged, and how.
+/// A purge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeRequest {
-    /// Which objects.
+    /// The objects to purge.
     pub scope: PurgeScope,
-    /// Whether they become stale, and so may still be served under stale-while-revalidate and stale-if-error, instead of
-    /// going away.
+    /// True to mark objects as stale instead of removing them, so that stale-while-revalidate and stale-if-error may
+    /// still serve them.
     pub soft: bool,
-    /// Whether they are only counted.
+    /// True to only count them.
     pub dry_run: bool,
 }
 
-/// Which objects.
+/// The objects to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeScope {
     /// This URL with all its variants, under either scheme.
     Url(PurgeUrl),
-    /// All with this tag, compared byte for byte.
+    /// All objects with this tag, compared byte for byte.
     Tag(String),
-    /// All of this host whose path and query begin so, under either scheme.
+    /// All objects of this host whose path and query have this prefix, under either scheme.
     Prefix(PurgeUrl),
-    /// All of this host at this port, in lower case; without a port: at the scheme's own, under either scheme.
+    /// All objects of this host and port, in lower case; without a port, the scheme's default, under either scheme.
     Host(String),
-    /// All.
+    /// All objects.
     All,
 }
 
-/// A URL as a cache has it.
+/// A URL in the form of a cache key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeUrl {
-    /// Whether it is https.
+    /// True for https.
     pub secure: bool,
-    /// The host in lower case, an IPv6 address in brackets, with the port unless it is the scheme's own.
+    /// The host in lower case, an IPv6 address in brackets, with the port unless it is the scheme's default.
     pub host: String,
-    /// Path and query, with a slash in front; nothing in it is decoded.
+    /// Path and query, with a leading slash, not decoded.
     pub target: String,
 }
 
-/// What came of it.
+/// The result of a purge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeReply {
     /// [`PURGE_SCHEMA`].
     pub schema: String,
-    /// Objects that were purged, or would have been.
+    /// Number of objects purged, or of those that would be.
     pub objects: u64,
-    /// The same by the proxy whose responses they are.
+    /// The same per proxy.
     #[serde(default)]
     pub proxies: Vec<PurgedProxy>,
-    /// Whether they were made stale only.
+    /// True if they were only marked as stale.
     pub soft: bool,
-    /// Whether they were counted only.
+    /// True if they were only counted.
     pub dry_run: bool,
 }
 
-/// What was purged of one proxy's responses.
+/// The result for one proxy's responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgedProxy {
-    /// The proxy, as `flatout status` names it: the first name of its site, and a number where the site has several.
+    /// The proxy, as named in `flatout status`: the first name of its site, and a number if the site has several.
     pub proxy: String,
-    /// Objects.
+    /// Number of objects.
     pub objects: u64,
 }
 
 impl PurgeReply {
-    /// The answer to `request` that the objects of `proxies` were purged.
+    /// The reply to `request` with the counts of `proxies`.
     pub fn new(request: &PurgeRequest, proxies: Vec<PurgedProxy>) -> Self {
         let objects = proxies.iter().map(|purged| purged.objects).sum();
         Self { schema: PURGE_SCHEMA.to_owned(), objects, proxies, soft: request.soft, dry_run: request.dry_run }
@@ -89,10 +89,10 @@ impl PurgeReply {
 }
 
 impl PurgeUrl {
-    /// Reads an absolute URL of http or https. What follows `#` is for browsers alone, and left out.
+    /// Parses an absolute http or https URL. A fragment is ignored.
     ///
     /// # Errors
-    /// With what is wrong and how it is written.
+    /// The problem, and the correct syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(format!("`{text}` is not a URL: write http://host/path, as visitors do"));
@@ -124,7 +124,7 @@ impl std::fmt::Display for PurgeUrl {
     }
 }
 
-/// A host and perhaps a port, in lower case.
+/// Parses a host with an optional port, to lower case.
 fn parse_host(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("there is no host in it: write http://host/path".to_owned());
@@ -137,19 +137,18 @@ fn parse_host(text: &str) -> Result<String, String> {
 }
 
 impl PurgeScope {
-    /// All of a host.
+    /// The scope of a host.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the host is invalid.
     pub fn host(text: &str) -> Result<Self, String> {
         parse_host(text).map(Self::Host)
     }
 
-    /// All with a tag. Tags are what stands between spaces and commas in Surrogate-Key and Cache-Tag, so none has either
-    /// within.
+    /// The scope of a tag. Surrogate-Key and Cache-Tag separate tags by spaces and commas, so a tag contains neither.
     ///
     /// # Errors
-    /// When nothing could have this tag.
+    /// If no object could have this tag.
     pub fn tag(text: &str) -> Result<Self, String> {
         let parts = |character: char| character.is_whitespace() || character.is_control() || character == ',';
         if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(parts) {
@@ -174,10 +173,10 @@ impl PurgeRequest {
         format!("/purge?{scope}{soft}{dry_run}")
     }
 
-    /// What the query of `POST /purge` asks for.
+    /// Parses the query of `POST /purge`.
     ///
     /// # Errors
-    /// With what is wrong with it.
+    /// The problem.
     pub fn parse_query(query: &str) -> Result<Self, String> {
         let mut scope = None;
         let (mut soft, mut dry_run) = (false, false);
@@ -206,7 +205,7 @@ impl PurgeRequest {
     }
 }
 
-/// Percent-encodes what does not stand for itself in a query (RFC 3986 §2.3).
+/// Percent-encodes all but unreserved characters (RFC 3986 §2.3).
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

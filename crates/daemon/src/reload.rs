@@ -1,5 +1,5 @@
-//! From one configuration to the next, wholly or not at all: everything that can fail is tried first, and what is then
-//! left to do cannot. Connections, and what is under way on them, are not touched.
+//! The atomic switch to a new configuration: everything that can fail is tried first, and the remaining steps cannot.
+//! Connections, and requests in progress, are not affected.
 
 use crate::accelerate::open_store;
 use crate::admin::Answer;
@@ -24,24 +24,23 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A configuration that can come into force: nothing in it can fail any more.
+/// A new configuration, after everything that can fail.
 struct Prepared {
     config: Config,
     spec: Arc<Spec>,
-    /// A line for each database with the migrations that were applied to it.
+    /// One line per database with the migrations that were applied.
     applied: Vec<String>,
-    /// New addresses, and for each worker its listeners there.
+    /// New addresses, and their listeners per worker.
     added: Vec<Address>,
     listeners: Vec<Vec<Listener>>,
-    /// Numbers of listeners that are no more.
+    /// Numbers of removed listeners.
     removed: Vec<u32>,
     certificates: Option<Loaded>,
     logs: LogSet,
 }
 
 impl Control {
-    /// Reads the configuration again and, if all of it holds, brings it into force. What came of it is said on standard
-    /// error too.
+    /// Reads the configuration again and, if it is valid, puts it in force. Also prints the result to standard error.
     pub(crate) fn reload(&mut self) -> Answer {
         if self.workers.phase() != Phase::Serve || !self.announced {
             return Answer { status: 409, text: "not now: this process is starting or stopping\n".to_owned() };
@@ -75,8 +74,8 @@ impl Control {
         Answer { status: if failure.code == EXIT_USAGE { 422 } else { 500 }, text }
     }
 
-    /// Tries everything that can fail. Nothing of the running configuration is changed by it but for the log files,
-    /// which come last.
+    /// Does everything that can fail. It changes nothing of the running configuration except the log files, which
+    /// come last.
     fn prepare(&mut self) -> Result<Prepared, Failure> {
         let mut config = self.options.source.load(Style::Plain)?;
         let live = arrange(&mut config, &self.config.listeners);
@@ -101,7 +100,7 @@ impl Control {
         Ok(Prepared { config, spec, applied, added, listeners, removed, certificates, logs })
     }
 
-    /// Confined threads stay so for life.
+    /// Checks that all folders are within the permanent confinement of threads.
     fn check_confinement(&self, spec: &Spec) -> Result<(), Failure> {
         let Some(confinement) = &self.confinement else { return Ok(()) };
         let wanted = Confinement::of(spec);
@@ -120,7 +119,7 @@ impl Control {
         let mut added = Vec::new();
         for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id] && !has(*id)) {
             let old = self.addresses.iter().find(|address| address.asked == listener.address);
-            // Another protocol at the same address: the same sockets, so that no moment is without.
+            // Another protocol at the same address uses the same sockets, so that there is no gap.
             let address = if let Some(old) = old {
                 old.with_protocol(id, listener)?
             } else {
@@ -142,23 +141,23 @@ impl Control {
         (0..count).map(of_worker).collect()
     }
 
-    /// Brings it into force, and says what has changed.
+    /// Puts it in force, and returns a summary of the changes.
     fn commit(&mut self, prepared: Prepared) -> String {
         let Prepared { config, spec, applied, added, mut listeners, removed, certificates, logs } = prepared;
         let changes = self.describe_changes(&config, applied, &added, &removed);
-        // Before the listeners that show them.
+        // Before the listeners that use them.
         if let Some(all) = &mut self.certificates {
             let shown = Certificates::show(all, certificates);
             self.shared.view().certificates = shown;
         }
-        // A store that nobody needed until now. It has no answers under way, so nothing waits for its disks but this.
+        // The first use of a store. It has no responses in progress, so only this thread waits for its disks.
         let shares = (self.shares, self.workers.all.len());
         if let Err(failure) = open_store(&self.accelerator, &config, &spec, shares, &self.bell) {
-            // The limit has shrunk since it was looked at.
+            // The limit has shrunk since it was checked.
             say(&format!("warning: nothing is stored: {}", failure.text));
         }
-        // The engine and the logs that its answers mean change in one moment; new listeners come when there is an
-        // engine that knows them, and old ones go last.
+        // The engine and the logs that its responses refer to change in one moment; new listeners come after an
+        // engine that knows them, and old ones are removed last.
         self.workers.tell(|_| {
             let (spec, logs) = (Arc::clone(&spec), logs.clone());
             Command::Logs(logs, Box::new(move |engine| engine.swap(spec)))
@@ -168,7 +167,7 @@ impl Control {
                 let _ = worker.commands.send(Command::AddListener(listener));
             }
         }
-        // Our copies first: see `listeners`.
+        // The control thread's copies first: see `listeners`.
         self.addresses.retain(|address| !removed.contains(&address.id));
         for id in removed {
             self.workers.tell(|_| Command::RemoveListener(id));
@@ -198,7 +197,7 @@ impl Control {
     }
 }
 
-/// Settings that differ and that only a new process can follow. The store's bounds are free until it is opened.
+/// Changed settings that need a new process. The store's bounds may change until it is opened.
 fn fixed_settings(old: &Config, new: &Config, has_store: bool) -> Vec<&'static str> {
     let differs = [
         ("workers", old.workers != new.workers),

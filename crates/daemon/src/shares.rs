@@ -1,4 +1,4 @@
-//! What a worker may do with the descriptors that the kernel allows the process.
+//! Distribution of the process's descriptors among workers.
 
 use crate::failure::Failure;
 use flatout_serve::cache::CacheLimits;
@@ -7,20 +7,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// One worker's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Connections it may have open.
+    /// Upper bound of its open connections.
     pub(crate) connections_max: usize,
-    /// Files it may hold open.
+    /// Upper bound of its open files.
     pub(crate) files_max: usize,
 }
 
-/// A quarter of what each worker has is for files held open, at most what the cache wants anyway. `listeners` is how
-/// many addresses there are: each worker has a socket for each, and the control thread holds it too.
+/// Each worker uses a quarter of its descriptors for open files, at most the cache's own bound. `listeners` is the
+/// number of addresses: each worker has a socket for each, and the control thread holds a copy.
 pub(crate) fn share_descriptors(limit: u64, worker_count: usize, listeners: usize) -> Shares {
-    // Standard streams, logs, signals, the admin socket and what it serves.
+    // Standard streams, logs, signals, and the admin socket with its connections.
     const PROCESS: usize = 16;
-    // Each worker's first listener twice, folder, runtime, timer, and what it opens to look.
+    // Each worker's first listener twice, folder, runtime, timer, and temporary files.
     const WORKER: usize = 12;
-    // Below that there is no serving; the kernel will say so in its own way.
+    // Below that, serving is impossible; the kernel will report errors.
     const CONNECTIONS_MIN: usize = 8;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let worker = WORKER + 2 * listeners.saturating_sub(1);
@@ -29,11 +29,10 @@ pub(crate) fn share_descriptors(limit: u64, worker_count: usize, listeners: usiz
     Shares { connections_max: share.saturating_sub(files_max).max(CONNECTIONS_MIN), files_max }
 }
 
-/// Raises the limit on descriptors to `wanted`, or as far as the kernel allows when nothing is asked for, and returns
-/// what it is then.
+/// Raises the limit of open files to `wanted`, by default as far as the kernel permits, and returns the new limit.
 ///
 /// # Errors
-/// When more is asked for than the kernel allows.
+/// If `wanted` exceeds what the kernel permits.
 pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
@@ -41,7 +40,7 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
     // Root may raise the hard limit as well, up to fs.nr_open.
     let maximum = if wanted > hard { Some(wanted) } else { limit.maximum };
     let asked = Rlimit { current: Some(wanted).filter(|&wanted| wanted != u64::MAX), maximum };
-    // What was not asked for in words is not worth failing for.
+    // An implicit value is not worth failing for.
     if setrlimit(Resource::Nofile, asked).is_err() && wanted > hard {
         let nr_open = std::fs::read_to_string("/proc/sys/fs/nr_open").unwrap_or_default();
         return Err(Failure::runtime(format!(

@@ -1,17 +1,16 @@
-//! Where the configuration comes from: a file, or flags.
+//! The source of the configuration: a file, or flags.
 
 use crate::failure::Failure;
 use flatout_config::model::Config;
 use flatout_config::{Disk, Style, load};
 use std::path::{Path, PathBuf};
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// This file, and those it includes.
+    /// This file and its includes.
     File(PathBuf),
-    /// Settings made from flags. They are the same each time; the folders, certificates and logs they name are opened
-    /// anew by a reload.
+    /// Settings from flags. They never change; a reload reopens the folders, certificates and logs they name.
     Flags(Box<Config>),
 }
 
@@ -19,7 +18,7 @@ impl Source {
     /// Reads it. Diagnostics are in `style`.
     ///
     /// # Errors
-    /// With all diagnostics, when it makes no sense: exit code 2.
+    /// All diagnostics, if it is invalid: exit code 2.
     pub fn load(&self, style: Style) -> Result<Config, Failure> {
         match self {
             Self::File(path) => load(path, &Disk).map_err(|diagnostics| {
@@ -31,7 +30,7 @@ impl Source {
         }
     }
 
-    /// The file, when there is one.
+    /// The file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),

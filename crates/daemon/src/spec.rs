@@ -1,4 +1,4 @@
-//! The configuration's sites put to use, and what stands against that.
+//! Compilation of the configuration's sites.
 
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
@@ -9,16 +9,16 @@ use flatout_engine::{MetricsText, SpecError};
 use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
-/// What a `metrics` step answers with: what all workers have counted, once they are there.
+/// The source of the `metrics` step: the counters of all workers, once they exist.
 pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<Shared>>>) -> MetricsText {
     let shared = Arc::clone(shared);
     Arc::new(move |format| shared.get().map(|shared| encode_metrics(shared, format)).unwrap_or_default())
 }
 
-/// Puts `config` to use; what has not changed since `previous` keeps what was learnt under it.
+/// Compiles `config`; unchanged parts of `previous` retain their learnt state.
 ///
 /// # Errors
-/// With everything that stands against it, such as a folder that is not there: exit code 2.
+/// All problems, such as missing folders: exit code 2.
 pub(crate) fn compile(
     config: &Config,
     previous: Option<&Spec>,
@@ -35,11 +35,11 @@ pub(crate) fn compile(
     Spec::compile(config, &sources).map(Arc::new).map_err(|errors| explain(&errors))
 }
 
-/// Opens what active pages keep and ask: databases, brought up to date, and secrets. Returns a line for each database with the
-/// migrations that were applied to it.
+/// Opens the resources of active pages: databases, migrated to their current schema, and secrets. Returns one line
+/// per database with the migrations that were applied.
 ///
 /// # Errors
-/// With everything that stands against it: exit code 2.
+/// All problems: exit code 2.
 pub(crate) fn open_pages(spec: &Spec, config: &Config, workers: usize) -> Result<Vec<String>, Failure> {
     spec.pages().backlog.set_bounds(config.page_output);
     spec.open_pages(workers).map_err(|errors| explain(&errors))

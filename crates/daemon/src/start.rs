@@ -1,5 +1,5 @@
-//! From a configuration to running workers, in the order that privileges allow: everything that may need root is
-//! opened first, then the process becomes somebody who may do less, then the workers start.
+//! From a configuration to running workers, in the order that privileges require: first everything that may need root
+//! is opened, then privileges are dropped, then the workers start.
 
 use crate::Options;
 use crate::accelerate::{View, open_store, tell_changes};
@@ -46,9 +46,9 @@ use std::sync::Arc;
 use std::thread;
 use tokio::sync::watch;
 
-/// Starts everything. The workers may not accept yet when this returns; they tell when they do.
+/// Starts everything. The workers may not accept connections yet on return; they send an event when they do.
 pub(crate) fn start(options: Options) -> Result<Control, Failure> {
-    // Before any thread: they all inherit what is blocked here.
+    // Before any thread, as all of them inherit the signal mask.
     let signals = Signals::take().map_err(|error| Failure::runtime(format!("cannot listen to signals: {error}")))?;
     let mut inherited = Inherited::take();
     let mut config = options.source.load(options.style)?;
@@ -61,12 +61,12 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let accelerator = Arc::<Accelerator>::default();
     let pages = Arc::<PagesShared>::default();
     let spec = compile(&config, None, &metrics, &accelerator, &pages)?;
-    // A configuration may get https by a reload, flags may not: what is never used is not made.
+    // A reload can add https to a configuration file, but not to flags: unused parts are not created.
     let mut certificates = match &options.source {
         Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
         _ => Some(Certificates::new()?),
     };
-    // Files may be for root alone; our own authority must be for whoever we become.
+    // Certificate files may be readable by root only; the local authority must be readable by the final user.
     let mut loaded = None;
     if !uses_authority(&config) {
         loaded = load(certificates.as_mut(), &config)?;
@@ -92,7 +92,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     if uses_authority(&config) {
         loaded = load(certificates.as_mut(), &config)?;
     }
-    // Before the workers: the first handshake finds a certificate, and what can fail has failed before anybody is accepted.
+    // Before the workers: the first handshake finds a certificate, and everything that can fail has failed before the
+    // first connection.
     let shown = certificates.as_mut().map(|certificates| certificates.show(loaded)).unwrap_or_default();
     let watch = Watch::start(&spec)?;
     let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
@@ -100,7 +101,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
-    // As whoever we are now: the folders on disks are this user's.
+    // As the final user, who owns the folders on disk.
     open_store(&accelerator, &config, &spec, (shares, worker_count), &bell)?;
     let (phase, phases) = phase_channel();
     let crew = Crew {
@@ -117,7 +118,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let in_force = Arc::new(ArcSwap::new(Arc::clone(&spec)));
     let view = Arc::new(View::new(&accelerator, &in_force));
     let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), view));
-    // It is empty until now, so that this is the first.
+    // It is empty until now, so this call succeeds.
     let _ = told.set(Arc::clone(&shared));
     shared.view().certificates = shown;
     Ok(Control {
@@ -164,7 +165,7 @@ fn load(certificates: Option<&mut Certificates>, config: &Config) -> Result<Opti
     certificates.map_or(Ok(None), |certificates| certificates.load(config))
 }
 
-/// Becomes somebody who may do less, and leaves the admin socket to them.
+/// Drops privileges, and gives the admin socket to the new user.
 fn become_less(identity: Identity, admin: Option<&AdminSocket>, loaded: Option<&Loaded>) -> Result<(), Failure> {
     if let Some(admin) = admin {
         admin.give_to(identity.uid, identity.gid).map_err(|error| {
@@ -176,7 +177,7 @@ fn become_less(identity: Identity, admin: Option<&AdminSocket>, loaded: Option<&
     Ok(())
 }
 
-/// Certificates that only root can read are shown, but new ones in their place will not be.
+/// Warns about certificates that only root can read: they are in use, but replacements will be unreadable.
 fn warn_of_unreadable(loaded: Option<&Loaded>) {
     for path in loaded.into_iter().flat_map(Loaded::paths) {
         if let Err(error) = File::open(path) {
@@ -189,7 +190,8 @@ fn warn_of_unreadable(loaded: Option<&Loaded>) {
     }
 }
 
-/// Creates a missing folder for state, for its owner alone, and says so. Without it the server works, and loses digests at its end.
+/// Creates a missing state folder, accessible by its owner only, and reports it. Without it the server works, and
+/// loses digests when it exits.
 fn create_state(config: &Config) {
     let Some(path) = &config.state else { return };
     let is_missing = path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -206,10 +208,10 @@ fn create_state(config: &Config) {
     }
 }
 
-/// What the workers share. Digests outlive the process where the configuration names a folder for state; what is lost
-/// of them is made again.
+/// The services shared by workers. Digests survive a restart if a state folder is configured; lost ones are
+/// recomputed.
 fn open_services(config: &Config) -> Arc<Services> {
-    // One that is missing has been reported.
+    // A missing one has been reported.
     let state = config.state.as_deref().filter(|path| path.exists());
     let (services, warning) = Services::open(state);
     if let Some(warning) = warning {
@@ -274,7 +276,7 @@ fn settings(config: &Config, shares: Shares) -> Settings {
     }
 }
 
-/// The configuration's timeouts; what it does not know has its default.
+/// The configuration's timeouts, with defaults for the others.
 fn timeouts(config: &Config) -> Timeouts {
     let asked = &config.timeouts;
     Timeouts {
@@ -289,7 +291,7 @@ fn timeouts(config: &Config) -> Timeouts {
     }
 }
 
-/// What all workers are made of.
+/// The parts common to all workers.
 struct Crew {
     spec: Arc<Spec>,
     services: Arc<Services>,
@@ -335,14 +337,14 @@ impl Crew {
             let confined = confine(index, confinement.as_ref());
             let handler = Engine::new(spec, services, cache_limits);
             let parts = WorkerParts { handler, settings, tls, listeners, commands: obeyed, log, counters, phases };
-            // Runs when the worker has its listeners.
+            // Runs after the worker has its listeners.
             run_worker(parts, async move { started.ring(Event::Started { confined }) })
         };
         start_worker(index, commands, self.bell.clone(), body)
     }
 }
 
-/// Confines this thread, as far as the kernel can; the first worker says when it cannot.
+/// Confines this thread, as far as the kernel supports it; the first worker reports if it does not.
 fn confine(index: usize, confinement: Option<&Confinement>) -> bool {
     let Some(confinement) = confinement else { return false };
     let said = match confinement.enter() {

@@ -1,4 +1,4 @@
-//! What the process is doing, for operators: shared by the threads that know and the one that answers.
+//! The status of the process for operators, shared by the threads that update it and the admin thread.
 
 use crate::store::{StatusRow, StoreView};
 use flatout_config::model::{Config, Protocol};
@@ -12,34 +12,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Name and number of the schema. The number goes up when a field changes its meaning or goes away; new fields may come
-/// any time.
+/// Name and number of the schema. The number increases if a field changes its meaning or is removed; fields may be
+/// added any time.
 pub const STATUS_SCHEMA: &str = "flatout-status/1";
 
-/// How many reasons are shown at the most.
+/// Upper bound of reasons shown.
 const REASONS_MAX: usize = 20;
 
-/// What all threads know.
+/// State shared by all threads.
 pub(crate) struct Shared {
-    /// One for each worker.
+    /// One set per worker.
     pub(crate) counters: Vec<Arc<Counters>>,
-    /// Names of the outcomes that the workers count.
+    /// Names of the workers' outcomes.
     pub(crate) outcomes: &'static [&'static str],
     started: Instant,
     started_unix_s: u64,
-    /// Configurations that came into force, the first included.
+    /// Configurations put in force, including the first.
     pub(crate) generation: AtomicU64,
-    /// Reloads that were refused.
+    /// Refused reloads.
     pub(crate) reloads_refused: AtomicU64,
-    /// Upgrades that came to nothing.
+    /// Failed upgrades.
     pub(crate) upgrades_failed: AtomicU64,
     logs: Arc<Logs>,
     view: Mutex<View>,
-    /// What is asked about origins' answers; the same for the life of the process.
+    /// The view of the store; the same for the life of the process.
     pub(crate) store: Arc<dyn StoreView>,
 }
 
-/// What changes with a reload.
+/// The part that changes with a reload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     pub(crate) config: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct View {
 /// One listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerStatus {
-    /// Where it listens.
+    /// Its address.
     pub address: String,
     /// `http` or `https`.
     pub protocol: String,
@@ -65,20 +65,20 @@ pub struct ListenerStatus {
 pub struct SiteStatus {
     /// Its names.
     pub hosts: Vec<String>,
-    /// Where it is served.
+    /// The listeners that serve it.
     pub listeners: Vec<String>,
 }
 
 /// One certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateStatus {
-    /// The names it is for.
+    /// The names it is used for.
     pub hosts: Vec<String>,
     /// The file of its chain, or `internal`.
     pub source: String,
-    /// When it ends, in seconds since 1970; `None` when that could not be read.
+    /// When it expires, in seconds since 1970; `None` if unknown.
     pub not_after_unix_s: Option<i64>,
-    /// Whole days until then; negative when it has ended.
+    /// Whole days until then; negative if it has expired.
     pub days_left: Option<i64>,
 }
 
@@ -87,38 +87,38 @@ pub struct CertificateStatus {
 pub struct Count {
     /// As in the counters: `outcome_…`, `refused_…`, `closed_…`.
     pub name: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
-/// The answer to `GET /status`.
+/// The response to `GET /status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// [`STATUS_SCHEMA`].
     pub schema: String,
     /// The program's version.
     pub version: String,
-    /// The process.
+    /// The process ID.
     pub pid: u32,
-    /// When it was started, in seconds since 1970.
+    /// When it started, in seconds since 1970.
     pub started_unix_s: u64,
-    /// How long ago, in seconds.
+    /// Time since then, in seconds.
     pub uptime_s: u64,
     /// `serving`, `handing_over`, `draining`.
     pub phase: String,
-    /// Configurations that came into force since the start, the first included.
+    /// Configurations put in force since the start, including the first.
     pub generation: u64,
-    /// Reloads that were refused.
+    /// Refused reloads.
     pub reloads_refused: u64,
-    /// Upgrades that came to nothing.
+    /// Failed upgrades.
     pub upgrades_failed: u64,
-    /// Why the last reload or upgrade was refused, until one succeeds.
+    /// Why the last reload or upgrade failed, until one succeeds.
     pub last_error: Option<String>,
-    /// The configuration file; `None` when flags made it.
+    /// The configuration file; `None` for flags.
     pub config: Option<String>,
     /// Worker threads.
     pub workers: usize,
-    /// Whether the kernel confines them to the configured folders.
+    /// True if Landlock confines them to the configured folders.
     pub landlock: bool,
     /// Addresses.
     pub listeners: Vec<ListenerStatus>,
@@ -126,24 +126,24 @@ pub struct Status {
     pub sites: Vec<SiteStatus>,
     /// Certificates.
     pub certificates: Vec<CertificateStatus>,
-    /// Connections that are open now.
+    /// Open connections.
     pub connections_open: u64,
     /// Connections accepted.
     pub connections_accepted: u64,
-    /// Requests answered.
+    /// Requests handled.
     pub requests: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
     /// Log lines that could not be written.
     pub log_lines_lost: u64,
-    /// The store of origins' answers, for people; empty when there is none.
+    /// The store of origin responses as rows of text; empty if there is none.
     #[serde(default)]
     pub store: Vec<StatusRow>,
-    /// The most frequent reasons, the most frequent first.
+    /// The most frequent reasons, in descending order.
     pub reasons: Vec<Count>,
 }
 
-/// The word for a phase.
+/// The name of a phase.
 pub(crate) const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Serve => "serving",
@@ -178,7 +178,7 @@ impl Shared {
         }
     }
 
-    /// The part that changes. Held for a moment only.
+    /// The changing part. Lock it only briefly.
     pub(crate) fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +188,7 @@ impl Shared {
         self.counters.iter().map(|counters| pick(counters)).sum()
     }
 
-    /// Connections open now. Counted by several threads while we look, so for a moment it may be off by a few.
+    /// Open connections. Several threads update the counters concurrently, so it may be off by a few.
     pub(crate) fn connections_open(&self) -> u64 {
         let closed = self.sum(|counters| counters.closes.iter().map(Counter::get).sum());
         self.sum(|counters| counters.connections_accepted.get()).saturating_sub(closed)
@@ -202,12 +202,12 @@ impl Shared {
         self.started_unix_s
     }
 
-    /// Lines lost, in whatever way.
+    /// Log lines lost for any reason.
     pub(crate) fn log_lines_lost(&self) -> u64 {
         self.logs.lines_lost()
     }
 
-    /// All of it.
+    /// The complete status.
     pub(crate) fn status(&self) -> Status {
         let view = self.view().clone();
         let now = i64::try_from(unix_s()).unwrap_or(i64::MAX);
@@ -264,7 +264,7 @@ impl Shared {
     }
 }
 
-/// The listeners and sites of `config`, where `bound` tells the address that the kernel gave each live listener.
+/// The listeners and sites of `config`; `bound` has the bound address of each live listener.
 pub(crate) fn describe(config: &Config, bound: &[(usize, String)]) -> (Vec<ListenerStatus>, Vec<SiteStatus>) {
     let address_of = |index: usize| bound.iter().find(|(id, _)| *id == index).map(|(_, address)| address.clone());
     let listeners = config.listeners.iter().enumerate().filter_map(|(index, listener)| {

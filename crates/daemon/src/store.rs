@@ -1,6 +1,6 @@
-//! What operators ask of the store that holds origins' answers: purges, and rows for `flatout status` and the metrics.
+//! Operators' access to the store of origin responses: purges, and rows for `flatout status` and the metrics.
 //!
-//! Whoever makes the store gives a [`StoreView`] of it to the shared state.
+//! The creator of the store provides a [`StoreView`] of it for the shared state.
 //!
 //! Absent by design: the store itself.
 
@@ -9,44 +9,45 @@ use crate::purge::{PurgeReply, PurgeRequest};
 use flatout_engine::explain::Question;
 use serde::{Deserialize, Serialize};
 
-/// What a store can be asked by other threads than its own workers'.
+/// A store's interface for threads other than its workers.
 pub trait StoreView: Send + Sync {
-    /// Purges, on the caller's thread, which serves nobody; it may take seconds.
+    /// Purges on the calling thread; it may take seconds, so never call it on a worker.
     ///
     /// # Errors
-    /// With a sentence for people, when it cannot be done.
+    /// A sentence for display.
     fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String>;
 
-    /// Tells what the process makes of a request and what is kept for it. Nothing is fetched or changed; disks are read.
+    /// Explains the process's handling of a request and the stored responses. Nothing is fetched or changed; disks
+    /// are read.
     ///
     /// # Errors
-    /// With a sentence for people, when it cannot be done.
+    /// A sentence for display.
     fn explain(&self, question: &Question) -> Result<CacheReply, String>;
 
-    /// Rows for `flatout status`, in the order in which they are shown.
+    /// Rows for `flatout status`, in display order.
     fn status_rows(&self) -> Vec<StatusRow>;
 
-    /// Rows for the metrics. Rows of one name follow one another, and have the same help, kind and label name.
+    /// Rows for the metrics. Rows of one name are consecutive, and have the same help, kind and label names.
     fn metric_rows(&self) -> Vec<MetricRow>;
 }
 
 /// A line of `flatout status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusRow {
-    /// One word or two: `memory`, `hits`.
+    /// One or two words: `memory`, `hits`.
     pub name: String,
-    /// For people: `12 MiB of 256 MiB`.
+    /// Display text: `12 MiB of 256 MiB`.
     pub value: String,
 }
 
-/// A number of the metrics.
+/// A value of the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricRow {
-    /// The name without `flatout_` in front, and without `_total` behind.
+    /// The name without the prefix `flatout_` and the suffix `_total`.
     pub name: &'static str,
     /// A sentence.
     pub help: &'static str,
-    /// What the number does.
+    /// The kind of metric.
     pub kind: MetricKind,
     /// Names and values of its labels.
     pub labels: Vec<(&'static str, String)>,
@@ -54,16 +55,16 @@ pub struct MetricRow {
     pub value: u64,
 }
 
-/// What a number does.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
+    /// It only increases.
     Counter,
-    /// It grows and shrinks.
+    /// It increases and decreases.
     Gauge,
 }
 
-/// In place of a store, for tests that need none.
+/// A placeholder for tests without a store.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoStore;

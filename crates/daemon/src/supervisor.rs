@@ -1,28 +1,28 @@
-//! What systemd wants to know (sd_notify(3)): ready, reloading, stopping, still alive. Without it, nothing is said.
+//! Notifications to systemd (sd_notify(3)): ready, reloading, stopping, watchdog. Without it, none are sent.
 
 use sd_notify::{NotifyState, notify, watchdog_enabled};
 use std::time::Duration;
 
-/// The service manager, if there is one.
+/// The service manager, if any.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     present: bool,
-    /// How often it wants to hear of us.
+    /// Interval of watchdog notifications.
     pub(crate) watchdog_interval: Option<Duration>,
 }
 
 impl Supervisor {
-    /// Looks for it in the environment.
+    /// Finds it in the environment.
     pub(crate) fn find() -> Self {
         let present = std::env::var_os("NOTIFY_SOCKET").is_some();
-        // Twice in the time it allows, as sd_watchdog_enabled(3) advises.
+        // Half of the permitted interval, as sd_watchdog_enabled(3) advises.
         let watchdog_interval = watchdog_enabled().filter(|_| present).map(|allowed| allowed / 2);
         Self { present, watchdog_interval }
     }
 
     fn tell(&self, states: &[NotifyState<'_>]) {
         if self.present {
-            // A manager that does not listen is no reason to stop.
+            // A manager that does not respond is not a reason to stop.
             let _ = notify(states);
         }
     }
@@ -46,7 +46,7 @@ impl Supervisor {
         self.tell(&[NotifyState::Watchdog]);
     }
 
-    /// Another process is the service now.
+    /// Reports that another process is the service now.
     pub(crate) fn hand_over(&self, pid: u32) {
         self.tell(&[NotifyState::MainPid(pid)]);
     }

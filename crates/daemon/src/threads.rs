@@ -1,4 +1,4 @@
-//! Finds the limit that stops the kernel from starting another thread, and says how to raise it.
+//! Explains why the kernel cannot start another thread, and how to raise the limit.
 
 use flatout_config::show_size;
 use flatout_net::cgroup::{Setting, files};
@@ -7,23 +7,23 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The setting of a cgroup that bounds processes and threads.
+/// The cgroup setting that bounds processes and threads.
 const PIDS: Setting<'_> =
     Setting { controller: "pids", second: "pids.max", first: "pids.max", first_folders: &["pids"] };
 
-/// Address space that a thread takes, its stack for the most part, in bytes.
+/// Address space of a thread, mostly its stack, in bytes.
 const THREAD_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What bounds the number of threads.
+/// Limits on the number of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ThreadLimits {
-    /// The user's number.
+    /// The user ID.
     user: u32,
-    /// The task limit of the cgroup that has reached it: the process's own cgroup or one of its parents.
+    /// The task limit of the full cgroup: the process's own or a parent.
     cgroup: Option<u64>,
-    /// The most address space, in bytes (RLIMIT_AS), and how much is in use.
+    /// The limit of address space (RLIMIT_AS) and its use, in bytes.
     address_space: Option<(u64, u64)>,
-    /// The most processes and threads of this user (RLIMIT_NPROC).
+    /// The limit of this user's processes and threads (RLIMIT_NPROC).
     processes: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl ThreadLimits {
         }
     }
 
-    /// The limit that was reached, and what to do.
+    /// The limit that was reached, and the suggested remedy.
     fn explain(&self) -> (String, &'static str) {
         if let Some(max) = self.cgroup {
             let limit = format!("the cgroup's task limit of {max} is reached (pids.max)");
@@ -67,14 +67,14 @@ impl ThreadLimits {
     }
 }
 
-/// The limit in `file`, when as many processes and threads are there.
+/// The limit in `file`, if as many processes and threads exist.
 fn reached(file: &Path) -> Option<u64> {
     let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let max = number(file)?;
     number(&file.with_file_name("pids.current")).filter(|current| *current >= max).map(|_| max)
 }
 
-/// What is said when `what`, a thread, could not be started.
+/// The message for `what`, a thread that could not be started.
 pub(crate) fn explain_failure(what: &str, error: &io::Error) -> String {
     let (limit, remedy) = ThreadLimits::read().explain();
     format!("cannot start {what}: {error}\n  {limit}\n  try: {remedy}")

@@ -1,8 +1,8 @@
-//! Handing over to a new process: the same command line, the program as it is on the disk now, our sockets.
+//! Handing over to a new process: the same command line, the program currently on disk, and this process's sockets.
 //!
-//! The new process says when it serves. Until then nothing has changed for us: if it fails, is too slow or ends, it is
-//! stopped, that is reported, and we go on. When it serves, both accept from the same sockets for a moment; then we
-//! stop accepting, without touching what is queued, which is the new process's as well.
+//! The new process reports readiness. Until then nothing changes: if it fails, times out or exits, it is stopped,
+//! that is reported, and this process continues. Once it is ready, both accept from the same sockets for a moment;
+//! then this process stops accepting, and leaves queued connections to the new one.
 
 use crate::admin::Answer;
 use crate::control::Control;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// For the new process to serve. Opening large stores takes a while.
+/// Timeout for the new process's readiness. Opening large stores takes a while.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A new process that is not ready yet.
@@ -29,11 +29,11 @@ pub(crate) struct Upgrade {
     child: Child,
     ready: OwnedFd,
     since: Instant,
-    /// Who waits to know.
+    /// The receiver of the result.
     asker: Option<SyncSender<Answer>>,
 }
 
-/// What the pipe has said.
+/// The message on the pipe.
 enum Word {
     /// Nothing yet.
     None,
@@ -43,12 +43,12 @@ enum Word {
 }
 
 impl Upgrade {
-    /// Readable when the new process has said something, or has ended.
+    /// Readable when the new process has sent its message, or has exited.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Until it is given up.
+    /// Time until the timeout.
     pub(crate) fn time_left(&self) -> Duration {
         READY_TIMEOUT.saturating_sub(self.since.elapsed())
     }
@@ -62,9 +62,9 @@ impl Upgrade {
         }
     }
 
-    /// Stops the new process, and says how it ended if that was its own doing.
+    /// Stops the new process, and returns how it exited if it did so itself.
     fn give_up(&mut self) -> String {
-        // Its end of the pipe may close a moment before it ends.
+        // Its end of the pipe may close a moment before it exits.
         for _ in 0..50 {
             match self.child.try_wait() {
                 Ok(Some(status)) => return format!("the new process ended with {status} before it served"),
@@ -79,7 +79,7 @@ impl Upgrade {
 }
 
 impl Control {
-    /// Starts the new process; `asker` is told what comes of it.
+    /// Starts the new process; `asker` receives the result.
     pub(crate) fn begin_upgrade(&mut self, asker: Option<SyncSender<Answer>>) {
         let refused = if self.workers.phase() != Phase::Serve || !self.announced {
             Some("not now: this process is starting or stopping")
@@ -104,10 +104,10 @@ impl Control {
 
     fn start_process(&self) -> io::Result<(Child, OwnedFd)> {
         let mut arguments = std::env::args_os();
-        // Looked up anew, so that it is what stands at that name now.
+        // Looked up again, so that it is the program currently at that name.
         let program = arguments.next().ok_or_else(|| io::Error::other("this process has no name"))?;
         let (ready, other_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Copies without close-on-exec live until the new process has them; nobody else is started meanwhile.
+        // Copies without close-on-exec exist until the new process has them; nothing else is started meanwhile.
         let mut copies = vec![dup(&other_end)?];
         drop(other_end);
         let mut command = Command::new(program);
@@ -130,7 +130,7 @@ impl Control {
         } else {
             command.env_remove(ADMIN);
         }
-        // What systemd has told us was for us alone; the watchdog's process number would not be the new one's.
+        // systemd's variables are for this process only; the watchdog's process ID would not be the new one's.
         for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"] {
             command.env_remove(name);
         }
@@ -139,7 +139,7 @@ impl Control {
         Ok((child, ready))
     }
 
-    /// Goes on with an upgrade when there is news of it.
+    /// Advances an upgrade after an event.
     pub(crate) fn look_at_upgrade(&mut self) {
         let Some(upgrade) = &mut self.upgrade else { return };
         match upgrade.listen() {
@@ -164,7 +164,7 @@ impl Control {
             200,
             &format!("process {pid} serves; process {} finishes what is under way", std::process::id()),
         );
-        // The thread answers whoever waits first; the file is the new process's.
+        // The thread responds to waiting clients first; the file belongs to the new process.
         if let Some(thread) = &self.admin_thread {
             thread.stop();
         }
@@ -172,7 +172,7 @@ impl Control {
             admin.leave_file();
         }
         self.admin = None;
-        // Beside this thread: what waits is written first, and the new process tries every second.
+        // On another thread: pending data is written first, and the new process retries every second.
         if let Some(store) = self.accelerator.store() {
             let store = Arc::clone(store);
             std::thread::spawn(move || store.release_volumes());
@@ -180,7 +180,7 @@ impl Control {
         self.set_phase(Phase::HandOver);
     }
 
-    /// Stops a new process that is not wanted any more.
+    /// Stops a new process that is no longer wanted.
     pub(crate) fn abandon_upgrade(&mut self, why: &str) {
         let Some(mut upgrade) = self.upgrade.take() else { return };
         let _ = upgrade.child.kill();
@@ -197,7 +197,7 @@ impl Control {
     }
 }
 
-/// Tells whoever asked, if they still listen.
+/// Sends the result to the client, if it still waits.
 fn tell(asker: Option<&SyncSender<Answer>>, status: u16, text: &str) {
     if let Some(asker) = asker {
         let _ = asker.try_send(Answer { status, text: format!("{text}\n") });

@@ -1,5 +1,5 @@
-//! The kernel tells of changes below watched folders (inotify), and a number goes up: whoever holds what is known of
-//! files there looks again. One thread for all folders, and none without any.
+//! inotify watches: changes below a watched folder increment a counter, so that cached file metadata there is
+//! validated again. One thread for all folders, none without any.
 
 use crate::failure::Failure;
 use flatout_engine::spec::Spec;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Numbers with their folders, as the kernel names them. A folder that has been replaced by another of the same name is
-/// there twice until the configuration that knew the first is gone.
+/// Counters with their folders, by canonical path. A folder that was replaced by another of the same name has two
+/// entries until the configuration that knew the first is dropped.
 type Epochs = Vec<(PathBuf, Arc<AtomicU64>)>;
 
-/// What watches.
+/// The watcher.
 pub(crate) struct Watch {
     watcher: INotifyWatcher,
     epochs: Arc<Mutex<Epochs>>,
 }
 
 impl Watch {
-    /// Watches what `spec` wants watched; `None` when that is nothing.
+    /// Watches the folders of `spec`; `None` if there are none.
     ///
     /// # Errors
-    /// When the kernel has no watch for us.
+    /// If no inotify watch is left.
     pub(crate) fn start(spec: &Spec) -> Result<Option<Self>, Failure> {
         let mut watch = None;
         extend(&mut watch, spec)?;
@@ -45,11 +45,11 @@ impl Watch {
     }
 }
 
-/// Watches what `spec` wants beside what is watched already, before `spec` comes into force: files below a watched
-/// folder are believed until its number goes up, so one that cannot be watched must not come into force at all.
+/// Adds watches for `spec` before it is in force: cached metadata below a watched folder is valid until its counter
+/// increases, so a folder that cannot be watched must prevent the configuration.
 ///
 /// # Errors
-/// When the kernel has no watch for us.
+/// If no inotify watch is left.
 pub(crate) fn extend(watch: &mut Option<Watch>, spec: &Spec) -> Result<(), Failure> {
     for (folder, epoch) in wanted(spec) {
         let watch = match watch {
@@ -60,14 +60,14 @@ pub(crate) fn extend(watch: &mut Option<Watch>, spec: &Spec) -> Result<(), Failu
         if is_known {
             continue;
         }
-        // The number first: a change between the two would be missed otherwise.
+        // The counter first: otherwise a change between the two would be missed.
         watch.epochs().push((folder.clone(), epoch));
         watch.watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| explain(&folder, &error))?;
     }
     Ok(())
 }
 
-/// Lets go of what `spec`, which is in force now, does not want watched.
+/// Drops watches that `spec`, the configuration in force, does not need.
 pub(crate) fn retain(watch: Option<&mut Watch>, spec: &Spec) {
     let Some(watch) = watch else { return };
     let wanted = wanted(spec);
@@ -77,19 +77,19 @@ pub(crate) fn retain(watch: Option<&mut Watch>, spec: &Spec) {
         .collect();
     for (folder, _) in gone {
         if !wanted.iter().any(|(kept, _)| *kept == folder) {
-            // A folder that is gone is watched no more in any case.
+            // A deleted folder is not watched in any case.
             let _ = watch.watcher.unwatch(&folder);
         }
     }
 }
 
 fn wanted(spec: &Spec) -> Epochs {
-    // The kernel tells real names.
+    // The kernel reports canonical paths.
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     spec.watched().map(|(path, epoch)| (real(path), Arc::clone(epoch))).collect()
 }
 
-/// Raises the numbers of the folders that `event` is about; of all, when something may have been missed.
+/// Increments the counters of the folders of `event`; of all, if events may have been lost.
 fn raise(epochs: &Epochs, event: &notify::Result<Event>) {
     let paths = match event {
         Ok(event) if event.need_rescan() => None,

@@ -1,4 +1,4 @@
-//! The worker threads: how they are started, told, and how their ends are known.
+//! The worker threads: starting, commands, and the handling of their ends.
 
 use crate::bell::{Bell, Ended, Event};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-/// One worker, as the control thread knows it.
+/// One worker, as the control thread sees it.
 pub(crate) struct Worker<H> {
     pub(crate) commands: UnboundedSender<Command<H>>,
     thread: Option<JoinHandle<()>>,
@@ -28,7 +28,7 @@ pub(crate) fn worker_name(index: usize) -> String {
     format!("worker-{index}")
 }
 
-/// Starts worker number `index`, whose work is `body`. Its end is told by `bell`, whatever it is.
+/// Starts worker number `index`, which runs `body`. Its end is sent to `bell` in any case.
 pub(crate) fn start_worker<H>(
     index: usize,
     commands: UnboundedSender<Command<H>>,
@@ -36,7 +36,7 @@ pub(crate) fn start_worker<H>(
     body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static,
 ) -> Result<Worker<H>, Failure> {
     let run = move || {
-        // Nothing of the worker is used after a panic but its counters, which are plain numbers.
+        // After a panic only the worker's counters are used, which are plain numbers.
         let ended = match catch_unwind(AssertUnwindSafe(body)) {
             Ok(Ok(report)) => Ended::Well(report),
             Ok(Err(error)) => Ended::Failed(error),
@@ -55,22 +55,22 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
 }
 
 impl<H> Workers<H> {
-    /// Gives each worker a command made for it. One whose worker has ended is lost with it.
+    /// Sends each worker a command. A worker that has ended drops it.
     pub(crate) fn tell(&self, mut command: impl FnMut(usize) -> Command<H>) {
         for (index, worker) in self.all.iter().enumerate() {
             let _ = worker.commands.send(command(index));
         }
     }
 
-    /// Waits for a thread that has told its end.
+    /// Joins a thread that has reported its end.
     pub(crate) fn join(&mut self, index: usize) {
         if let Some(thread) = self.all.get_mut(index).and_then(|worker| worker.thread.take()) {
-            // What it had to say came by the bell.
+            // Its result was sent as an event.
             let _ = thread.join();
         }
     }
 
-    /// Whether any has not told its end.
+    /// Returns whether any worker is running.
     pub(crate) fn any_running(&self) -> bool {
         self.all.iter().any(|worker| worker.thread.is_some())
     }

@@ -1,4 +1,4 @@
-//! The other side of the admin socket: one question, one answer.
+//! The client side of the admin socket: one request, one response.
 
 use super::socket::connect;
 use crate::failure::Failure;
@@ -8,13 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// More than the server gives any order.
+/// Timeout, which exceeds the server's for any order.
 const TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Bytes of an answer. Metrics are a few ten thousand.
+/// Upper bound of a response, in bytes. Metrics are a few ten thousand.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What the server answered.
+/// A response of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The status.
@@ -23,7 +23,7 @@ pub struct Reply {
     pub body: String,
 }
 
-/// Where an admin socket may be.
+/// A possible location of an admin socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The socket.
@@ -33,7 +33,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A path that no configuration names.
+    /// A path that is not from a configuration.
     pub const fn new(path: PathBuf) -> Self {
         Self { path, named_in: None }
     }
@@ -46,10 +46,10 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Asks the server that answers at the first of `candidates`.
+/// Sends a request to the first of `candidates` that accepts the connection.
 ///
 /// # Errors
-/// When nobody answers there.
+/// If none responds.
 pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<Reply, Failure> {
     let (mut stream, path) = find(candidates)?;
     let failed = |error: std::io::Error| {
@@ -69,7 +69,7 @@ fn find(candidates: &[Candidate]) -> Result<(UnixStream, &Path), Failure> {
         match connect(&candidate.path) {
             Ok(Some(stream)) => return Ok((stream, &candidate.path)),
             Ok(None) => {}
-            // Another one may be for this user.
+            // Another one may belong to this user.
             Err(error) => refused = refused.or(Some((candidate, error))),
         }
     }
@@ -86,14 +86,14 @@ fn find(candidates: &[Candidate]) -> Result<(UnixStream, &Path), Failure> {
     )))
 }
 
-/// Status and content of an answer that ended with its connection; `None` when it is not one.
+/// Status and content of a response that ended with its connection; `None` if it is malformed.
 fn parse_reply(answer: &[u8]) -> Option<Reply> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?.parse::<usize>().ok()?;
     let body = &answer[end + 4..];
-    // Cut short, it would be half a truth.
+    // A truncated response is rejected.
     (body.len() == length).then(|| Reply { status, body: String::from_utf8_lossy(body).into_owned() })
 }
 

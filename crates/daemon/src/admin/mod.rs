@@ -1,13 +1,13 @@
-//! The admin socket: HTTP/1.1 over a Unix socket that only its owner may open.
+//! The admin socket: HTTP/1.1 over a Unix socket accessible by its owner only.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | [`path`] | where the socket is |
-//! | `socket` | binding it, and replacing what a dead process left |
-//! | `server` | the thread that answers |
-//! | [`client`] | the other side, for `flatout status`, `reload` and `upgrade` |
+//! | [`path`] | the path of the socket |
+//! | `socket` | binding it, and replacing stale files |
+//! | `server` | the admin thread |
+//! | [`client`] | the client side, for `flatout status`, `reload` and `upgrade` |
 //!
-//! Absent by design: TCP, passwords, more than one question on a connection.
+//! Absent by design: TCP, passwords, more than one request per connection.
 
 pub mod client;
 pub mod path;
@@ -16,25 +16,25 @@ pub(crate) mod socket;
 
 use std::sync::mpsc::SyncSender;
 
-/// What an operator orders.
+/// The kind of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OrderKind {
-    /// Read the configuration again.
+    /// Reload the configuration.
     Reload,
     /// Hand over to a new process.
     Upgrade,
-    /// Drain and end.
+    /// Drain and exit.
     Stop,
 }
 
-/// An order, and where the answer is awaited.
+/// An order, and the channel for its result.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) kind: OrderKind,
     pub(crate) answer: SyncSender<Answer>,
 }
 
-/// What came of an order: a status and text for people, with a line end.
+/// The result of an order: a status and a text with a line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -1,28 +1,28 @@
-//! Where the admin socket is: where the configuration says, or wherever this system keeps run-time files.
+//! The path of the admin socket: as configured, or the system's default for run-time files.
 
 use flatout_config::model::Admin;
 use rustix::process::geteuid;
 use std::path::PathBuf;
 
-/// The socket's name in a folder for run-time files.
+/// File name of the socket.
 const NAME: &str = "flatout.sock";
 
-/// The folders of the environment that may hold it.
+/// The folders from the environment that may contain it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// systemd's own for the service, `RUNTIME_DIRECTORY`.
+    /// systemd's folder for the service, `RUNTIME_DIRECTORY`.
     pub runtime_directory: Option<PathBuf>,
-    /// The user's, `XDG_RUNTIME_DIR`.
+    /// The user's folder, `XDG_RUNTIME_DIR`.
     pub xdg_runtime: Option<PathBuf>,
-    /// Whether the user is root.
+    /// True if the user is root.
     pub root: bool,
 }
 
 impl Places {
-    /// What this process sees.
+    /// Reads the environment of this process.
     pub fn read() -> Self {
         let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // systemd separates several by colons; the first is ours.
+        // systemd separates several by colons; the first is used.
         let runtime_directory = folder("RUNTIME_DIRECTORY").map(|list| match list.to_str() {
             Some(text) => PathBuf::from(text.split(':').next().unwrap_or_default()),
             None => list,
@@ -30,7 +30,7 @@ impl Places {
         Self { runtime_directory, xdg_runtime: folder("XDG_RUNTIME_DIR"), root: geteuid().is_root() }
     }
 
-    /// Where the default socket is; `None` when the system has no such folder for this user.
+    /// The default path; `None` if the system has no such folder for this user.
     pub fn default_path(&self) -> Option<PathBuf> {
         if let Some(folder) = &self.runtime_directory {
             return Some(folder.join(NAME));
@@ -41,7 +41,7 @@ impl Places {
         self.xdg_runtime.as_ref().map(|folder| folder.join(NAME))
     }
 
-    /// Where `admin` has it; `None` when nowhere.
+    /// The path for `admin`; `None` if it is disabled.
     pub fn resolve(&self, admin: &Admin) -> Option<PathBuf> {
         match admin {
             Admin::Off => None,
@@ -50,8 +50,8 @@ impl Places {
         }
     }
 
-    /// Where an operator looks for it, the likeliest first. A service has a folder of its own, which the operator's
-    /// environment does not name.
+    /// The paths where an operator may find it, the most likely first. A service has a separate folder, which the
+    /// operator's environment does not name.
     pub fn candidates(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.default_path().into_iter().collect();
         for more in [

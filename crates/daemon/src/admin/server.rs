@@ -1,5 +1,5 @@
-//! Answers on the admin socket: a thread accepts, and each connection has one of its own, within bounds of size and time. So
-//! neither a connection that says nothing nor an order that takes long delays the others.
+//! The admin server: one thread accepts, and each connection has another, within bounds of size and time. So neither
+//! a silent connection nor a slow order delays the others.
 
 use super::socket::AdminSocket;
 use super::{Answer, Order, OrderKind};
@@ -28,28 +28,27 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A question that is not complete by then is refused.
+/// Timeout for a complete request.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A question that is not complete by then, after the process has begun to stop, is refused.
+/// Timeout for a complete request after the process has started to stop.
 const LAST_QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// For the asker to take the answer.
+/// Timeout for the client to take the response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For an order to be carried out: an upgrade takes the longest, and has a deadline of its own.
+/// Timeout of an order: an upgrade takes longest, and has its own deadline.
 const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Bytes of a question: a URL to purge has 8 KiB at the most, and grows when it is encoded. Its content, if it has any,
-/// means nothing.
+/// Upper bound of a request, in bytes: a URL to purge has at most 8 KiB, and grows when encoded. Content is ignored.
 const QUESTION_BYTES_MAX: usize = 32 * 1024;
 
-/// Connections at a time. Beyond, the one that has been silent for longest is closed.
+/// Upper bound of connections. Beyond it, the one that has been silent longest is closed.
 const CONNECTIONS_MAX: usize = 32;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The thread that answers.
+/// The admin thread.
 #[derive(Debug)]
 pub(crate) struct AdminThread {
     stop: Arc<OwnedFd>,
@@ -57,16 +56,16 @@ pub(crate) struct AdminThread {
 }
 
 impl AdminThread {
-    /// Has it end after the answers at hand, without waiting for them.
+    /// Makes it stop after the responses in progress, without waiting for them.
     pub(crate) fn stop(&self) {
-        // It fails only when the count is at its limit, so that the thread is told already.
+        // Fails only if the counter is at its limit, so the thread is notified already.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until whoever asked has the answer; a few seconds at the most, as every step of it has a timeout.
+    /// Waits until all clients have their responses; a few seconds at most, as every step has a timeout.
     pub(crate) fn finish(self) {
         self.stop();
-        // It has nothing to say.
+        // Its result is empty.
         let _ = self.thread.join();
     }
 }
@@ -74,11 +73,11 @@ impl AdminThread {
 /// Starts the thread.
 ///
 /// # Errors
-/// When the kernel has none for us.
+/// If no thread can be started.
 pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Result<AdminThread, Failure> {
     let failed = |error: io::Error| Failure::runtime(format!("cannot answer on the admin socket: {error}"));
     let listener = socket.listener.try_clone().map_err(failed)?;
-    // Two processes may wait for it during an upgrade, so whoever comes second must not be stuck in accept.
+    // Two processes may poll it during an upgrade, so the second must not block in accept.
     listener.set_nonblocking(true).map_err(failed)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from).map_err(failed)?);
     let stopped = Arc::clone(&stop);
@@ -89,11 +88,11 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
             match accepted {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptor or no thread; there may be one later.
+                // No descriptor or thread is left; there may be one later.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
-        // Whoever has just connected is still heard.
+        // A client that has just connected is still served.
         let deadline = Instant::now() + LAST_QUESTION_TIMEOUT;
         while open.iter().any(Connection::is_silent) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
@@ -104,29 +103,29 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
     Ok(AdminThread { stop, thread })
 }
 
-/// A connection with a thread of its own.
+/// A connection and its thread.
 struct Connection {
-    /// The same socket, to close it from here.
+    /// The same socket, for closing it from here.
     stream: UnixStream,
-    /// Whether the question is complete.
+    /// True if the request is complete.
     is_heard: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Connection {
-    /// Whether a question may still come.
+    /// Returns whether a request may still arrive.
     fn is_silent(&self) -> bool {
         !self.is_heard.load(Ordering::Acquire) && !self.thread.is_finished()
     }
 
-    /// Closes the connection if no question has come.
+    /// Closes the connection if no request has arrived.
     fn close_if_silent(&self) -> bool {
         let is_silent = !self.is_heard.load(Ordering::Acquire);
         // One that is closed already needs no more.
         is_silent && self.stream.shutdown(Shutdown::Both).is_ok()
     }
 
-    /// Waits until the question that has come is answered.
+    /// Waits until a received request has its response.
     fn finish(self) {
         self.close_if_silent();
         // It has nothing to say.
@@ -134,7 +133,7 @@ impl Connection {
     }
 }
 
-/// Has `stream` served by a thread of its own.
+/// Serves `stream` on a new thread.
 fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, bell: &Bell) -> io::Result<()> {
     open.retain(|connection| !connection.thread.is_finished());
     if open.len() >= CONNECTIONS_MAX {
@@ -148,7 +147,7 @@ fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, b
     let (heard, shared, bell, own) = (Arc::clone(&is_heard), Arc::clone(shared), bell.clone(), stream.try_clone()?);
     let serve = move || {
         let mut stream = stream;
-        // Whoever asks and leaves has had what they wanted.
+        // A client that leaves early needs no report.
         let _ = serve(&mut stream, &heard, &shared, &bell);
         // The other copy would keep it open.
         let _ = stream.shutdown(Shutdown::Both);
@@ -158,7 +157,7 @@ fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, b
     Ok(())
 }
 
-/// Answers without having heard the question.
+/// Responds without reading the request.
 fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
@@ -166,10 +165,10 @@ fn refuse(mut stream: UnixStream) -> io::Result<()> {
     write_reply(&mut stream, &Reply::text(503, text))
 }
 
-/// Waits for somebody who asks; false when the thread is to end.
+/// Waits for a client; false if the thread is to stop.
 fn wait(listener: &UnixListener, stop: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
-    // An interruption looks like somebody who has left again.
+    // An interruption is treated like a client that has left.
     let _ = poll(&mut fds, None);
     fds[0].revents().is_empty()
 }
@@ -219,23 +218,23 @@ fn write_reply(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
     stream.write_all(reply.body.as_bytes())
 }
 
-/// What is asked.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     /// The counters, in a format.
     Metrics(MetricsFormat),
     Status,
     Order(OrderKind),
-    /// A purge, or what is wrong with it.
+    /// A purge, or the problem with it.
     Purge(Result<PurgeRequest, String>),
-    /// What is kept for a request, or what is wrong with the question.
+    /// A cache query, or the problem with it.
     Cache(Result<Box<Asked>, String>),
-    /// A path that is known, with a method that is not for it.
+    /// A known path with an unsupported method; contains the supported one.
     Method(&'static str),
     Unknown,
 }
 
-/// Reads a head; a status and a sentence when there is none.
+/// Reads a head; a status and a sentence if it is malformed.
 fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &'static str)>> {
     let deadline = Instant::now() + QUESTION_TIMEOUT;
     let mut bytes = Vec::new();
@@ -299,7 +298,7 @@ fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
             allow: None,
         },
         Question::Status => Reply::json(&shared.status()),
-        // Here and not by the control thread: it may take long.
+        // Not on the control thread, as it may take long.
         Question::Purge(Ok(request)) => match shared.store.purge(&request) {
             Ok(reply) => Reply::json(&reply),
             Err(text) => Reply::text(409, format!("error: {text}\n")),

@@ -1,4 +1,4 @@
-//! Binding the admin socket, and replacing what a dead process has left.
+//! Binding the admin socket, and replacing stale files.
 
 use crate::failure::Failure;
 use rustix::fs::{Mode, chmod, chown};
@@ -10,20 +10,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The bound socket, whose file goes away with it unless somebody else's is there by then.
+/// The bound socket. Dropping it removes its file, unless that belongs to another process by then.
 #[derive(Debug)]
 pub(crate) struct AdminSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of our own file.
+    /// Device and inode of its own file.
     identity: (u64, u64),
 }
 
 impl AdminSocket {
-    /// Binds the socket at `path` for its owner alone. A stale file is replaced.
+    /// Binds the socket at `path`, accessible by its owner only. A stale file is replaced.
     ///
     /// # Errors
-    /// When another process answers there, the file is no socket, or the folder cannot be written.
+    /// If another process accepts there, the file is not a socket, or the folder is not writable.
     pub(crate) fn bind(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: io::Error| Failure::runtime(format!("cannot open the admin socket {shown}: {error}"));
@@ -38,7 +38,7 @@ impl AdminSocket {
         if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
             return Err(Failure::usage(format!("the admin socket {shown} would replace something that is no socket")));
         }
-        // Bound aside and renamed: the name is there at every moment, and never with a mode that lets others in.
+        // Bound under another name and renamed: the name always exists, and never with a mode that admits others.
         let aside = aside(path);
         let _ = fs::remove_file(&aside);
         let listener = UnixListener::bind(&aside).map_err(failed)?;
@@ -51,14 +51,15 @@ impl AdminSocket {
         Ok(Self { listener, path: path.to_owned(), identity })
     }
 
-    /// Takes over the previous process's socket; `None` when its file is gone and no client can find it. The file
-    /// stays that process's until [`own_file`](Self::own_file): should this one fail, the other still answers there.
+    /// Takes over the previous process's socket; `None` if its file is gone, so that no client can find it. The file
+    /// belongs to that process until [`own_file`](Self::own_file): if this process fails, the other still serves
+    /// there.
     pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
         identity(path).ok()?;
         Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity: (0, 0) })
     }
 
-    /// The file goes away with this process from now on.
+    /// Makes this process remove the file on drop.
     pub(crate) fn own_file(&mut self) {
         if let Ok(identity) = identity(&self.path) {
             self.identity = identity;
@@ -70,13 +71,13 @@ impl AdminSocket {
         self.identity = (0, 0);
     }
 
-    /// Gives the file to the user that the process becomes.
+    /// Changes the owner of the file to the final user.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
         Ok(chown(&self.path, Some(uid), Some(gid))?)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -84,7 +85,7 @@ impl AdminSocket {
 
 impl Drop for AdminSocket {
     fn drop(&mut self) {
-        // Somebody else's file may be there by now.
+        // The file may belong to another process by now.
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
             let _ = fs::remove_file(&self.path);
         }
@@ -102,7 +103,7 @@ fn aside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether somebody answers at `path`, or why not.
+/// Connects to `path`; `None` if no process listens there.
 pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>, io::Error> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),

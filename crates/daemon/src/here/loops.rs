@@ -1,7 +1,7 @@
-//! Proxies whose origin is this process: whether a request would come back to the same proxy without end.
+//! Detection of proxy loops: whether a request to an origin in this process would return to the same proxy endlessly.
 //!
-//! A site may well forward to another site of the same process, for example a cache to pages. So requests are followed through
-//! the real routes, one for each host and each path that the configuration names, and only one that comes back is a loop.
+//! A site may forward to another site of the same process, for example a cache to pages. So requests are followed
+//! through the real routes, one for each configured host and path, and only one that returns is a loop.
 
 use super::at;
 use flatout_config::model::{
@@ -13,10 +13,10 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// Requests that are followed for one configuration.
+/// Upper bound of requests followed for one configuration.
 const REQUESTS_MAX: usize = 10_000;
 
-/// How often one request is forwarded. A longer way that never repeats itself is none that is reported.
+/// Upper bound of hops of one request. A longer path without repetition is not reported.
 const HOPS_MAX: usize = 32;
 
 /// A request at one of this process's listeners.
@@ -28,7 +28,7 @@ struct Arrival {
     fields: Vec<(String, String)>,
 }
 
-/// Adds a fault for each loop in `config`. `spec` is what it compiled to, if it did.
+/// Appends an error for each loop in `config`. `spec` is its compiled form, if it compiled.
 pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut Vec<String>) {
     let mut proxies = Vec::new();
     for site in &config.sites {
@@ -40,7 +40,7 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
     if !proxies.iter().any(|(_, proxy)| leads_here(proxy)) {
         return;
     }
-    // Where a folder is missing, the proxies are looked at all the same.
+    // Proxies are checked even if a folder is missing.
     let compiled = || Spec::compile(&without_other_handlers(config), &Sources::default()).ok().map(Arc::new);
     let Some(spec) = spec.or_else(compiled) else { return };
     let mut search = Search { config, spec, proxies, seen: HashSet::new(), reported: HashSet::new(), faults };
@@ -63,13 +63,13 @@ struct Search<'a> {
     spec: Arc<Spec>,
     proxies: Vec<(&'a Place, &'a Proxy)>,
     seen: HashSet<Arrival>,
-    /// The places of each loop that was reported.
+    /// The places of each reported loop.
     reported: HashSet<Vec<(String, u32, u32)>>,
     faults: &'a mut Vec<String>,
 }
 
 impl<'a> Search<'a> {
-    /// Follows one request. `way` is where it has been: each arrival, and the proxy that it came to there.
+    /// Follows one request. `way` is its path so far: each arrival, and the proxy it reached.
     fn follow(&mut self, arrival: &Arrival, way: &mut Vec<(Arrival, &'a Place, &'a Origin)>) {
         if let Some(from) = way.iter().position(|(earlier, ..)| earlier == arrival) {
             self.report(&way[from..]);
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a proxy's `request-header` settings make of the fields.
+/// Applies a proxy's `request-header` settings to the fields.
 fn apply(operations: &[FieldOp], fields: &mut Vec<(String, String)>) {
     for operation in operations {
         match operation {
@@ -144,7 +144,7 @@ fn apply(operations: &[FieldOp], fields: &mut Vec<(String, String)>) {
             }
             FieldOp::Add(name, value) => {
                 let field = (name.clone(), value.clone());
-                // A field that is added again at each turn tells nobody more than the first one.
+                // A field that is added again at each hop has no further effect on routing.
                 if !fields.contains(&field) {
                     fields.push(field);
                 }
@@ -164,7 +164,7 @@ fn gather_proxies<'a>(block: &'a [Step], proxies: &mut Vec<(&'a Place, &'a Proxy
     }
 }
 
-/// The root, and a path for each pattern of a route.
+/// The root, and one path for each route pattern.
 fn sample_paths(config: &Config) -> Vec<String> {
     fn gather(block: &[Step], paths: &mut Vec<String>) {
         for step in block {
@@ -188,7 +188,7 @@ fn sample_paths(config: &Config) -> Vec<String> {
     paths
 }
 
-/// The same, with a text in the place of each handler that is no proxy.
+/// The configuration with a text in place of each handler that is not a proxy.
 fn without_other_handlers(config: &Config) -> Config {
     fn replace(block: &mut Vec<Step>) {
         block.retain(|step| !matches!(step.kind, StepKind::ErrorPage(_)));
@@ -214,7 +214,8 @@ fn without_other_handlers(config: &Config) -> Config {
     config
 }
 
-/// Whether a connection to `origin` would reach a listener at `own`. Names other than localhost are not looked up.
+/// Returns whether a connection to `origin` would reach a listener at `own`. Names other than localhost are not
+/// resolved.
 pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
     if origin.port != own.port() {
         return false;
@@ -229,7 +230,7 @@ pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
     }
 }
 
-/// Whether the machine has the address: only then can a socket be bound to it.
+/// Returns whether this machine has the address: only then can a socket be bound to it.
 fn is_of_this_machine(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
