@@ -1,4 +1,4 @@
-//! A script's answer as one of ours.
+//! Conversion of a script's response to an HTTP response.
 
 use crate::head::CgiHead;
 use crate::outcome::Outcome;
@@ -8,11 +8,12 @@ use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_net::clock::Now;
 use flatout_net::response::{Body, Head, Response};
 
-/// What a script may say of a file that this server sends: all but what the file itself decides.
+/// Fields of a file response that the script must not set.
 const FILE_DECIDES: [&str; 7] =
     ["accept-ranges", "content-encoding", "content-range", "date", "etag", "last-modified", "vary"];
 
-/// The answer with `body`, of which `length` bytes are told, and the fields of `head` changed as header steps say.
+/// Builds the response with `body`, whose length is `length` if known, and the fields of `head` after header
+/// operations.
 pub(crate) fn respond(
     head: &CgiHead,
     length: Option<u64>,
@@ -31,7 +32,7 @@ pub(crate) fn respond(
     Response::new(head.status, Head::from_lines(head.status, &lines), body, outcome.index())
 }
 
-/// `file`, the answer with a file, with what the script's `head` says of it.
+/// Adds fields of the script's `head` to `file`, the response with a file.
 pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldOp]) -> Response {
     let date: [u8; DATE_BYTES] = format_date(Now::read().unix_s);
     let mut whole = Vec::with_capacity(file.head.len() + head.lines.len() + 128);
@@ -45,7 +46,7 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
         });
     let takes = |name: &[u8]| {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        // Of parts the type is theirs, and what is not sent has none.
+        // Multipart responses set their own type, and responses without the file's content have none.
         let has_type = !is_parts && !matches!(file.status, 304 | 416);
         !FILE_DECIDES.iter().any(|other| is(other)) && (has_type || !is("content-type"))
     };

@@ -1,7 +1,7 @@
-//! Where scripts' complaints go: the server's standard error, which its supervisor keeps.
+//! Script error output: written to the server's standard error.
 //!
-//! A terminal or a pipe may take its time, and an event loop has none; so a thread of its own writes. What it has no room
-//! for is counted, and said.
+//! A terminal or a pipe may block, so a separate thread writes. Lines beyond the queue's limit are counted, and the
+//! count is logged.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Lines that wait to be written at the most.
+/// Maximum queued lines.
 const LINES_WAITING_MAX: usize = 1_024;
 
-/// Lines that had no room.
+/// Number of dropped lines.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Has `line` written, with what it concerns before it.
+/// Queues `line`, prefixed with its source.
 pub(crate) fn report(about: &str, line: &str) {
     static WRITER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let writer = WRITER.get_or_init(|| {
@@ -36,7 +36,7 @@ fn write_lines(lines: &Receiver<String>) {
         if lost > 0 {
             let _ = writeln!(stderr, "php: {lost} lines were lost, as there were too many at once");
         }
-        // Where nobody reads, nothing can be said.
+        // If standard error is closed, nothing can be reported.
         let _ = stderr.write_all(line.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! One request to the application server: sent, and its answer taken apart as it comes.
+//! One FastCGI request: sending it, and incremental parsing of its response.
 
 use crate::errors;
 use crate::head::{CgiHead, EndFinder};
@@ -16,33 +16,32 @@ use flatout_net::stream::{Piece, Source};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Content that is received before the client has taken what was received before.
+/// Maximum bytes of content buffered ahead of the client.
 const READY_BYTES_MAX: usize = 64 * 1024;
 
-/// Why there is no answer, and whether the request could be sent again.
+/// Failure of a request, and whether it could be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) outcome: Outcome,
-    /// Nothing of an answer had come, and the connection had been kept: the server may have closed it before it saw the
-    /// request.
+    /// No response bytes arrived on a pooled connection: the server may have closed it before it saw the request.
     pub(crate) is_stale: bool,
-    /// Nothing was sent at all.
+    /// Nothing was sent.
     pub(crate) is_unsent: bool,
 }
 
-/// What has come of the answer.
+/// State of the response.
 struct Reader {
     decoder: Decoder,
     finder: EndFinder,
-    /// The head, until it is whole.
+    /// Bytes of the incomplete head.
     stash: Vec<u8>,
     head: Option<CgiHead>,
-    /// Content that nobody has taken yet.
+    /// Content not yet consumed.
     ready: Vec<u8>,
     errors: Lines,
     about: Rc<str>,
     ended: Option<ProtocolStatus>,
-    /// Something lay behind the end, which was not asked for.
+    /// Unexpected bytes followed the end.
     has_surplus: bool,
     received_any: bool,
 }
@@ -99,45 +98,45 @@ impl Reader {
     }
 }
 
-/// One request under way.
+/// A request in progress.
 pub(crate) struct Exchange {
-    /// `None` once it was given back.
+    /// `None` once it was returned to the pool.
     connection: Option<Connection>,
     upload: Option<Upload>,
-    /// The server would take no more. It may have answered all the same.
+    /// The server closed its receiving side. It may still have responded.
     upload_cut: bool,
     reader: Reader,
     timeouts: OriginTimeouts,
     keeps: bool,
     waits_for: WaitsFor,
-    /// Held until the request is done with.
+    /// Held until the end of the request.
     permit: Option<Permit>,
 }
 
-/// Whom a request waits for before its answer begins.
+/// Cause of waiting before a response begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitsFor {
-    /// For nobody, or for the client, whose patience is another's business.
+    /// None, or the client, whose timeout is handled elsewhere.
     Nobody,
-    /// For the server to take more of the content.
+    /// The server must accept more content.
     Taking,
-    /// For the server to answer.
+    /// The server must respond.
     Head,
 }
 
-/// How sending goes.
+/// State of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
-    /// Everything is sent that will be.
+    /// Everything is sent.
     Done,
-    /// The client has no more just now.
+    /// The client has no more data at the moment.
     Client,
-    /// The server takes no more just now. Whether it has taken something since.
+    /// The server accepts no more at the moment; the flag: it has accepted some since.
     Server(bool),
 }
 
 impl Exchange {
-    /// Sends `upload` by `connection`. `keeps`: the server was told to keep the connection.
+    /// Sends `upload` over `connection`. `keeps`: the request asks the server to leave the connection open.
     pub(crate) fn new(
         connection: Connection,
         upload: Upload,
@@ -158,18 +157,18 @@ impl Exchange {
         }
     }
 
-    /// What is left of the upload and the place among the requests under way, for the request to be sent again.
+    /// Returns the rest of the upload and the permit, for sending the request again.
     pub(crate) fn into_parts(mut self) -> Option<(Upload, Permit)> {
         self.connection = None;
         self.upload.take().zip(self.permit.take())
     }
 
-    /// Whether anything of an answer has come.
+    /// Returns whether any response bytes have arrived.
     pub(crate) const fn has_begun(&self) -> bool {
         self.reader.received_any
     }
 
-    /// Waits for the head, and takes what of the content has come with it.
+    /// Waits for the head, and buffers the content received with it.
     pub(crate) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<CgiHead, Failed>> {
         if let Err(outcome) = self.wait_for_head(context) {
             return Poll::Ready(Err(self.fail(outcome)));
@@ -188,10 +187,10 @@ impl Exchange {
             }
         }
         if let Some(head) = self.reader.head.take() {
-            // What comes from here on is content.
+            // Everything after this is content.
             self.reader.head = Some(CgiHead::default());
             if self.upload_cut {
-                // The client is not held back by what nobody takes.
+                // Do not wait for the client to send content that is not needed.
                 self.upload = None;
             }
             if let Some(connection) = &mut self.connection {
@@ -211,7 +210,7 @@ impl Exchange {
         Poll::Ready(Err(self.fail(outcome)))
     }
 
-    /// All of the content, when it is here already; the connection is kept then.
+    /// Returns the whole content if it is complete; the connection is then returned to the pool.
     pub(crate) fn whole(&mut self) -> Option<Vec<u8>> {
         (self.reader.ended == Some(ProtocolStatus::Complete)).then(|| {
             self.finish();
@@ -219,7 +218,7 @@ impl Exchange {
         })
     }
 
-    /// Sends on, and sets whom we wait for.
+    /// Continues sending, and determines the cause of waiting.
     fn wait_for_head(&mut self, context: &mut Context<'_>) -> Result<(), Outcome> {
         let sending = self.send(context)?;
         let Some(connection) = &mut self.connection else { return Ok(()) };
@@ -244,7 +243,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as possible now.
     fn send(&mut self, context: &mut Context<'_>) -> Result<Sending, Outcome> {
         if self.upload_cut {
             return Ok(Sending::Done);
@@ -260,14 +259,14 @@ impl Exchange {
             Poll::Ready(Err(UploadError::Content(outcome))) => Err(outcome),
             Poll::Ready(Err(UploadError::Socket)) if upload.sent_bytes() == 0 => Err(Outcome::ClosedBeforeHead),
             Poll::Ready(Err(UploadError::Socket)) => {
-                // It may have answered before it ended.
+                // It may have responded before it closed.
                 self.upload_cut = true;
                 Ok(Sending::Done)
             }
         }
     }
 
-    /// Receives once. `false`: the connection has ended.
+    /// Receives once. `false`: the connection has closed.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Outcome>> {
         let Self { connection: Some(connection), reader, .. } = self else { return Poll::Ready(Ok(false)) };
         connection
@@ -288,7 +287,7 @@ impl Exchange {
         }
     }
 
-    /// The answer is whole: the connection carries another request, if it may.
+    /// Handles the end of the response: returns a reusable connection to the pool.
     fn finish(&mut self) {
         let is_sent = self.upload.take().is_none_or(|upload| upload.is_done());
         let Some(mut connection) = self.connection.take() else { return };
@@ -302,7 +301,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        // Nobody wants the answer any more. A server that looks learns it sooner than by the end of the connection.
+        // The response is no longer needed. FCGI_ABORT_REQUEST may reach the server before it notices the close.
         if self.upload.as_ref().is_none_or(Upload::is_between_records) && !self.upload_cut {
             connection.send_at_once(&Header::new(Kind::AbortRequest, 0).encode());
         }
@@ -310,23 +309,23 @@ impl Drop for Exchange {
     }
 }
 
-/// An answer's content on its way to the client.
+/// A response's content on its way to the client.
 pub(crate) struct Through {
     exchange: Exchange,
-    /// Bytes still to come, when the script has said how many there are.
+    /// Remaining bytes, if the script stated a length.
     left: Option<u64>,
-    /// How long more of it may take.
+    /// Timeout for each piece, in milliseconds.
     piece_timeout_ms: u64,
 }
 
 impl Through {
-    /// What `exchange` has after its head, and `length` bytes of it when the script has said so.
+    /// Content of `exchange` after its head; `length` bytes if the script stated a length.
     pub(crate) const fn new(exchange: Exchange, length: Option<u64>) -> Self {
         let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
         Self { exchange, left: length, piece_timeout_ms }
     }
 
-    /// The same for an event stream, which may be silent for longer.
+    /// The same for an event stream, which may be idle for longer.
     pub(crate) const fn of_events(mut self) -> Self {
         self.piece_timeout_ms = self.exchange.timeouts.stream_timeout_ms;
         self

@@ -1,38 +1,38 @@
-//! The head of a CGI answer (RFC 3875 §6): field lines up to an empty one, without a status line.
+//! Head of a CGI response (RFC 3875 §6): field lines up to an empty one, without a status line.
 //!
-//! Line ends may be CR LF or LF alone (§6.2); all else is as strict as towards any peer. A script that writes its own
-//! status line ("NPH", §5) is refused: over FastCGI nobody could tell where its answer ends.
+//! Lines may end in CR LF or LF alone (§6.2); everything else is as strict as for any peer. A script that writes its
+//! own status line ("NPH", §5) is refused: over FastCGI the end of its response is undetectable.
 
 use flatout_http::lines::{each_line, is_of_a_connection};
 use flatout_http::media;
 use flatout_http::token::{is_token, parse_decimal, trim};
 use std::fmt;
 
-/// Bytes of a head at the most, its empty line included.
+/// Maximum bytes of a head, including its empty line.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Field lines at the most.
+/// Maximum field lines.
 pub const FIELDS_MAX: usize = 128;
 
-/// How a head breaks the rules.
+/// Error in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
     /// Longer than [`HEAD_BYTES_MAX`], or more fields than [`FIELDS_MAX`].
     TooLarge,
-    /// The script writes a status line of HTTP itself.
+    /// The script wrote an HTTP status line.
     StatusLine,
-    /// A line that is no field.
+    /// A line that is not a field.
     Field,
-    /// A Status that is no number from 200 to 599, or a second one.
+    /// A Status that is not a number from 200 to 599, or a second one.
     Status,
-    /// A Content-Length that is no number, or two that differ.
+    /// A Content-Length that is not a number, or two different ones.
     ContentLength,
     /// More than one Location, X-Sendfile or X-Accel-Redirect.
     Doubled,
 }
 
 impl HeadError {
-    /// What is wrong.
+    /// Description.
     pub const fn text(self) -> &'static str {
         match self {
             Self::TooLarge => "the head is too large",
@@ -51,26 +51,26 @@ impl fmt::Display for HeadError {
     }
 }
 
-/// What a script's head says.
+/// Parsed head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgiHead {
-    /// The status: the script's, 302 with a Location and no status, else 200.
+    /// The script's status; without one, 302 with a Location, otherwise 200.
     pub status: u16,
-    /// The lines for the client, each `Name: value` and CR LF. Without those below, without Content-Length, and without
-    /// what belongs to a connection.
+    /// Field lines for the client, each `Name: value` and CR LF, without connection fields, Content-Length and the
+    /// fields below.
     pub lines: Vec<u8>,
-    /// Bytes of content, when the script says so.
+    /// Length of the content in bytes, if stated.
     pub content_length: Option<u64>,
-    /// Whether there is a Date among the lines.
+    /// Whether the lines include Date.
     pub has_date: bool,
-    /// The file that is to be sent instead of content, by its path in the file system (X-Sendfile).
+    /// File to send instead of content, by its path in the file system (X-Sendfile).
     pub sendfile: Option<Vec<u8>>,
-    /// The same, by an address that only this server knows (X-Accel-Redirect).
+    /// The same, by an internal URL path (X-Accel-Redirect).
     pub accel: Option<Vec<u8>>,
 }
 
 impl CgiHead {
-    /// Whether the content is server-sent events.
+    /// Returns whether the content is server-sent events.
     pub fn is_event_stream(&self) -> bool {
         each_line(&self.lines).any(|(name, line)| {
             name.eq_ignore_ascii_case(b"content-type")
@@ -79,24 +79,24 @@ impl CgiHead {
     }
 }
 
-/// Instructions to nginx that mean nothing here. Fields of a connection are none of the script's business either.
+/// Instructions for nginx without meaning here. Connection fields are not the script's either.
 const LEFT_OUT: [&str; 4] = ["x-accel-buffering", "x-accel-charset", "x-accel-expires", "x-accel-limit-rate"];
 
-/// Finds where a head ends, without looking at any byte twice.
+/// Finds the end of a head, examining each byte once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndFinder {
     looked: usize,
 }
 
 impl EndFinder {
-    /// The bytes of the head in `bytes`, its empty line included; `None` when that is not here yet. To be called with
-    /// the same bytes and more behind them.
+    /// Returns the length of the head in `bytes`, including its empty line; `None` if it is incomplete. Call it again
+    /// with the same bytes and more after them.
     ///
     /// # Errors
     /// [`HeadError::TooLarge`].
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         let within = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-        // The line before may have ended with the last byte that was looked at, and a CR may stand between.
+        // The previous line may have ended in the last examined byte, possibly followed by a CR.
         let mut at = self.looked.saturating_sub(2);
         while let Some(found) = memchr::memchr(b'\n', &within[at..]) {
             let line_feed = at + found;
@@ -113,10 +113,10 @@ impl EndFinder {
 }
 
 impl CgiHead {
-    /// Reads `head`, a head whose end was found, its empty line included.
+    /// Parses `head`, a complete head including its empty line.
     ///
     /// # Errors
-    /// When it breaks a rule.
+    /// Returns an error if it is invalid.
     pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
         if head.starts_with(b"HTTP/") {
             return Err(HeadError::StatusLine);
@@ -159,7 +159,7 @@ impl CgiHead {
         Ok(parsed)
     }
 
-    /// The values of the field `name` among the lines.
+    /// Returns whether the lines contain the field `name`.
     pub fn has(&self, name: &str) -> bool {
         each_line(&self.lines).any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
     }
@@ -169,8 +169,8 @@ fn set_once<T>(slot: &mut Option<T>, value: T, error: HeadError) -> Result<(), H
     if slot.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-/// Name and value of a line. A line that begins with a blank would go on from the one before (obs-fold), and has no
-/// name.
+/// Splits a line into name and value. A line that begins with white space would be a continuation (obs-fold), and has
+/// no name.
 fn split_field(line: &[u8]) -> Result<(&str, &[u8]), HeadError> {
     let colon = memchr::memchr(b':', line).ok_or(HeadError::Field)?;
     let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
@@ -181,8 +181,8 @@ fn split_field(line: &[u8]) -> Result<(&str, &[u8]), HeadError> {
     }
 }
 
-/// Three digits, and whatever the script calls them (RFC 3875 §6.3.3). An interim status would leave the request without
-/// an answer.
+/// Parses three digits and an optional reason (RFC 3875 §6.3.3). An interim status would leave the request without a
+/// final response.
 fn parse_status(value: &[u8]) -> Result<u16, HeadError> {
     let (digits, rest) = value.split_at(value.len().min(3));
     let status = parse_decimal(digits).and_then(|status| u16::try_from(status).ok());

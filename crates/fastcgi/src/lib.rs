@@ -1,19 +1,19 @@
-//! FastCGI 1.0 as a client: records and variables as values, and the handler in front of PHP-FPM.
+//! FastCGI 1.0 client: records and variables, and the handler for PHP-FPM.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`record`], [`params`] | FastCGI's framing, both ways |
-//! | [`variables`] | what a script is told of its request (RFC 3875 §4) |
-//! | [`head`] | what a script says of its answer (RFC 3875 §6) |
-//! | [`split`] | which script a path means, if any |
-//! | [`lines`], `errors` | what scripts have to say to whoever runs them, and where that goes |
-//! | [`step`], [`worker`] | one `php` step of the configuration; what one worker answers with |
-//! | `upload`, `spool` | a request on its way; content whose length is not told |
-//! | `exchange`, `answer` | one request to the application server; its answer as one of ours |
-//! | [`outcome`] | why each answer was what it was |
+//! | [`record`], [`params`] | FastCGI framing in both directions |
+//! | [`variables`] | request variables (RFC 3875 §4) |
+//! | [`head`] | response head (RFC 3875 §6) |
+//! | [`split`] | mapping of a path to a script |
+//! | [`lines`], `errors` | error output of scripts |
+//! | [`step`], [`worker`] | one `php` step of the configuration; request handling per worker |
+//! | `upload`, `spool` | sending a request; buffering its content |
+//! | `exchange`, `answer` | one FastCGI request; conversion of its response |
+//! | [`outcome`] | reasons for responses |
 //!
-//! The records, the variables, the heads and the splitting know no socket and no clock. Absent by design: connections
-//! (`flatout_net::fastcgi` has them), and which files scripts may have sent (the engine knows the folders).
+//! Records, variables, heads and path splitting use neither sockets nor a clock. Absent by design: connections (see
+//! `flatout_net::fastcgi`), and the folders from which scripts may send files (the engine checks these).
 
 mod answer;
 mod errors;

@@ -1,25 +1,25 @@
-//! What scripts have to say to whoever runs them (FCGI_STDERR), line by line and within bounds.
+//! Error output of scripts (FCGI_STDERR), split into lines within bounds.
 
 use std::fmt::Write as _;
 
-/// Bytes of a line that are shown; the rest of it is left out.
+/// Maximum bytes per line; the rest is dropped.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
 
-/// Lines of one answer that are shown.
+/// Maximum lines per response.
 pub const LINES_MAX: u32 = 100;
 
-/// Cuts text into lines, wherever the bytes were cut.
+/// Splits text into lines, regardless of how its bytes arrive.
 #[derive(Debug, Default)]
 pub struct Lines {
     line: Vec<u8>,
-    /// Bytes of the line at hand that had no room.
+    /// Dropped bytes of the current line.
     cut_bytes: usize,
     told: u32,
     untold: u64,
 }
 
 impl Lines {
-    /// Adds `bytes`, and gives each line that is whole to `tell`.
+    /// Appends `bytes`, and calls `tell` with each complete line.
     pub fn add(&mut self, bytes: &[u8], tell: &mut impl FnMut(&str)) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
@@ -33,7 +33,7 @@ impl Lines {
         }
     }
 
-    /// There is no more: what is left of a line, and how many lines were not shown.
+    /// Ends the output: passes on an incomplete line and the number of dropped lines.
     pub fn end(&mut self, tell: &mut impl FnMut(&str)) {
         self.end_line(tell);
         if self.untold > 0 {
@@ -56,7 +56,7 @@ impl Lines {
             self.untold += 1;
         } else {
             self.told += 1;
-            // No script writes to the terminal of whoever reads the log.
+            // Escape control characters: a script must not control the terminal that shows the log.
             let mut text: String = String::from_utf8_lossy(&line)
                 .chars()
                 .map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char })

@@ -1,15 +1,15 @@
-//! Why each answer of a `php` step was what it was, and every way that asking an application server fails: one table
-//! gives the name, the counter, the status and the meaning.
+//! Outcomes of `php` requests, including all failures of the application server: one table defines the name, the
+//! counter, the status and the meaning.
 
 use crate::head::HeadError;
 use crate::record::RecordError;
 use flatout_net::fastcgi::ConnectFailure;
 
 flatout_reason::reasons! {
-    /// Why an answer of a `php` step was what it was.
+    /// Outcome of a `php` request.
     pub enum Outcome {
         name,
-        /// The status of the answer; 0: the script's own.
+        /// Status of the response; 0: the script's status.
         status: u16,
         text,
     }
@@ -44,12 +44,12 @@ flatout_reason::reasons! {
 }
 
 impl Outcome {
-    /// The index into [`Outcome::NAMES`].
+    /// Index into [`Outcome::NAMES`].
     pub const fn index(self) -> u8 {
         self as u8
     }
 
-    /// What a visitor reads. The reason is in the log: it is nobody else's business how the house is built.
+    /// Sentence for visitors. The reason is only logged: it would disclose internals.
     pub const fn sentence(self) -> &'static str {
         match self.status() {
             400 => "The request was not whole.",

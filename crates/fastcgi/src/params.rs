@@ -1,12 +1,12 @@
-//! Names and values, as FastCGI 1.0 §3.4 packs them: two lengths, of one byte or of four, then both texts.
+//! Name-value pairs (FastCGI 1.0 §3.4): two lengths of one or four bytes, then both texts.
 
-/// Lengths below this take one byte.
+/// Lengths below this use one byte.
 const SHORT: usize = 128;
 
-/// The highest bit of the first byte says that the length has four.
+/// Flag in the highest bit: the length has four bytes.
 const LONG: u32 = 0x8000_0000;
 
-/// Appends one pair. Texts of 2 GiB and more have no such form; requests are bounded far below.
+/// Appends one pair. Lengths of 2 GiB and more are not representable; requests are bounded far below.
 pub fn encode_pair(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
     encode_length(name.len(), output);
     encode_length(value.len(), output);
@@ -22,7 +22,7 @@ fn encode_length(length: usize, output: &mut Vec<u8>) {
     }
 }
 
-/// The first pair in `bytes`, and how many bytes it takes; `None` when it is not whole.
+/// Decodes the first pair in `bytes` and returns its encoded length; `None` if it is incomplete.
 pub fn decode_pair(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     let (name_bytes, first) = decode_length(bytes)?;
     let (value_bytes, second) = decode_length(&bytes[first..])?;

@@ -1,77 +1,77 @@
-//! Records, as FastCGI 1.0 §3.3 frames everything: eight bytes of header, content, padding.
+//! Records (FastCGI 1.0 §3.3): eight bytes of header, content, padding.
 //!
-//! The decoder gives out content as it comes and holds none of it, so that a record's length bounds nothing but itself.
-//! Absent by design: several requests on one connection. Hardly any application server knows them, and PHP-FPM does not.
+//! The decoder returns content as it arrives and buffers none, so the length of a record requires no bound. Absent by
+//! design: several requests on one connection. Hardly any application server supports them; PHP-FPM does not.
 
 use std::fmt;
 
-/// Bytes of a record's header.
+/// Length of a record's header.
 pub const HEADER_BYTES: usize = 8;
 
-/// Bytes of content that one record can hold.
+/// Maximum bytes of content per record.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 
-/// The number of the one request that a connection carries at a time; 0 would mean the connection itself.
+/// ID of the single request in progress on a connection; 0 would mean the connection itself.
 pub const REQUEST_ID: u16 = 1;
 
-/// Records without content in one answer. Each stream ends with one; a server that sends more keeps us busy with nothing.
+/// Maximum records without content per response. Each stream ends with one; more would only waste time.
 pub const EMPTY_RECORDS_MAX: u32 = 16;
 
 const VERSION: u8 = 1;
 
-/// The role of an application that answers requests (§6.2).
+/// Responder role (§6.2).
 const RESPONDER: u16 = 1;
 
-/// The connection is to stay open after the answer (§5.1).
+/// Flag: leave the connection open after the response (§5.1).
 const KEEP_CONNECTION: u8 = 1;
 
-/// Types of records (§8) that this client sends or understands.
+/// Record types (§8) that this client sends or understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A request begins.
+    /// Start of a request.
     BeginRequest = 1,
-    /// The client has no more use for the answer.
+    /// The client no longer needs the response.
     AbortRequest = 2,
-    /// The answer is whole.
+    /// End of the response.
     EndRequest = 3,
     /// Part of the variables.
     Params = 4,
     /// Part of the request's content.
     Stdin = 5,
-    /// Part of the answer.
+    /// Part of the response.
     Stdout = 6,
-    /// Part of what the application has to say to whoever runs it.
+    /// Part of the error output.
     Stderr = 7,
 }
 
-/// A record's header.
+/// Header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The type, as it stands there.
+    /// Type.
     pub kind: u8,
-    /// The request it belongs to.
+    /// Request ID.
     pub request_id: u16,
     /// Bytes of content.
     pub content_bytes: u16,
-    /// Bytes behind the content that mean nothing.
+    /// Bytes of padding after the content.
     pub padding_bytes: u8,
 }
 
 impl Header {
-    /// The header of a record of our request, without padding.
+    /// Header of a record for [`REQUEST_ID`], without padding.
     pub const fn new(kind: Kind, content_bytes: u16) -> Self {
         Self { kind: kind as u8, request_id: REQUEST_ID, content_bytes, padding_bytes: 0 }
     }
 
-    /// As it is sent.
+    /// Encodes it.
     pub const fn encode(&self) -> [u8; HEADER_BYTES] {
         let [id_high, id_low] = self.request_id.to_be_bytes();
         let [high, low] = self.content_bytes.to_be_bytes();
         [VERSION, self.kind, id_high, id_low, high, low, self.padding_bytes, 0]
     }
 
-    /// What `bytes` say.
+    /// Decodes a header.
     pub const fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, RecordError> {
         let [version, kind, id_high, id_low, high, low, padding_bytes, _] = bytes;
         if version != VERSION {
@@ -86,17 +86,17 @@ impl Header {
     }
 }
 
-/// Appends the record that begins a request. `keep`: the connection is to stay open after it.
+/// Appends FCGI_BEGIN_REQUEST. `keep`: leave the connection open afterwards.
 pub fn encode_begin(keep: bool, output: &mut Vec<u8>) {
     output.extend_from_slice(&Header::new(Kind::BeginRequest, 8).encode());
     let [high, low] = RESPONDER.to_be_bytes();
     output.extend_from_slice(&[high, low, if keep { KEEP_CONNECTION } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
-/// Appends `content` as a stream of type `kind`: as many records as it needs, without the empty one that ends it.
+/// Appends `content` as a stream of type `kind`, in as many records as needed, without the empty one that ends it.
 pub fn encode_stream(kind: Kind, content: &[u8], output: &mut Vec<u8>) {
     for part in content.chunks(CONTENT_BYTES_MAX) {
-        // A chunk is no longer than what 16 bits can say.
+        // The length of a chunk fits in 16 bits.
         output.extend_from_slice(&Header::new(kind, part.len() as u16).encode());
         output.extend_from_slice(part);
     }
@@ -107,58 +107,58 @@ pub fn encode_end(kind: Kind, output: &mut Vec<u8>) {
     output.extend_from_slice(&Header::new(kind, 0).encode());
 }
 
-/// What an application server says of a request that it is done with (§5.5).
+/// Protocol status at the end of a request (§5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolStatus {
-    /// The application has answered.
+    /// The request is complete.
     Complete,
-    /// It takes one request a connection, and this would have been a second.
+    /// The server accepts one request per connection.
     CannotMultiplex,
-    /// It has too much to do.
+    /// The server is overloaded.
     Overloaded,
-    /// It does not know the role.
+    /// The server does not support the role.
     UnknownRole,
 }
 
-/// What comes out of the decoder.
+/// Event from the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// More of the answer, never empty.
+    /// Response bytes, never empty.
     Stdout(&'a [u8]),
-    /// The answer has no more bytes. PHP-FPM leaves it out.
+    /// End of the response bytes. PHP-FPM omits it.
     StdoutEnd,
-    /// More of what the log is to have, never empty.
+    /// Error output, never empty.
     Stderr(&'a [u8]),
-    /// The log gets no more.
+    /// End of the error output.
     StderrEnd,
-    /// The request is done with. What follows on the connection was not asked for.
+    /// End of the request. No further bytes are expected on the connection.
     End {
-        /// What the application's process would have exited with.
+        /// Exit status of the application.
         app_status: u32,
-        /// What became of the request.
+        /// Protocol status.
         status: ProtocolStatus,
     },
 }
 
-/// How a server breaks the rules.
+/// Protocol error of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// A record of another version than 1.
+    /// A version other than 1.
     Version,
-    /// A record of another request than the one that was asked.
+    /// A request ID other than that of the request in progress.
     RequestId,
-    /// A record of a type that only a client sends, or that nobody asked for.
+    /// A type that only a client sends, or that is unexpected.
     Kind,
-    /// More of the answer after its end.
+    /// Response bytes after the end of the stream.
     AfterEnd,
-    /// The end of the request has not the eight bytes it must have, or an unknown status.
+    /// FCGI_END_REQUEST without exactly eight bytes, or with an unknown status.
     EndMalformed,
-    /// Records without content beyond [`EMPTY_RECORDS_MAX`].
+    /// More records without content than [`EMPTY_RECORDS_MAX`].
     EmptyTooMany,
 }
 
 impl RecordError {
-    /// What is wrong.
+    /// Description.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Version => "a record has another version than 1",
@@ -179,21 +179,21 @@ impl fmt::Display for RecordError {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// So many bytes of a header are here.
+    /// This many bytes of a header have arrived.
     Header(usize),
-    /// Within the content of a record of this kind.
+    /// Within the content of a record of this type.
     Content(Kind),
-    /// Behind it.
+    /// Within the padding.
     Padding,
     /// After the end of the request.
     Done,
 }
 
-/// Takes records apart, from wherever the bytes were cut.
+/// Incremental decoder of records.
 #[derive(Debug)]
 pub struct Decoder {
     state: State,
-    /// A header, then the content of an EndRequest.
+    /// A header, then the content of FCGI_END_REQUEST.
     kept: [u8; HEADER_BYTES],
     content_left: usize,
     padding_left: usize,
@@ -215,7 +215,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// The next event in `input` and how many bytes were used; `None` when there is none yet, and then all were.
+    /// Returns the next event in `input` and the bytes consumed; without an event, all are consumed.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Option<Event<'a>>), RecordError> {
         let mut used = 0;
         loop {
@@ -267,12 +267,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the request is done with, so that the connection may carry another.
+    /// Returns whether the request has ended, so that the connection is reusable.
     pub const fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// A record begins. One without content is an event by itself.
+    /// Begins a record. One without content is an event by itself.
     fn begin(&mut self, header: Header) -> Result<Option<Event<'static>>, RecordError> {
         if header.request_id != REQUEST_ID {
             return Err(RecordError::RequestId);
@@ -305,7 +305,7 @@ impl Decoder {
         }
     }
 
-    /// The content of an EndRequest is whole. Its padding, if any, is surplus like all that follows: PHP-FPM sends none.
+    /// Handles complete FCGI_END_REQUEST content. Padding after it counts as surplus: PHP-FPM sends none.
     fn end(&mut self) -> Result<Event<'static>, RecordError> {
         let [a, b, c, d, status, ..] = self.kept;
         let status = match status {

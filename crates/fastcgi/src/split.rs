@@ -1,59 +1,59 @@
-//! Which script a path means: the one place that decides what is run.
+//! Mapping of a path to a script: the only place that decides which script runs.
 //!
-//! Nothing is guessed from how a path looks. A script is a regular file that stands below the root, by the kernel's own
-//! rules (openat2, RESOLVE_BENEATH), and whose name ends as a script's does; what follows it is PATH_INFO, to the byte.
-//! So neither `/image.jpg/x.php` runs a picture, nor does a line feed in the path hide where the script ends
-//! (CVE-2019-11043): there is no pattern that it could defeat.
+//! The form of a path decides nothing. A script is a regular file below the root, as resolved by the kernel (openat2,
+//! RESOLVE_BENEATH), whose name has a script suffix; the rest of the path is PATH_INFO, unchanged. So
+//! `/image.jpg/x.php` does not run an image, and a line feed in the path cannot hide the end of the script name
+//! (CVE-2019-11043): there is no pattern to defeat.
 
 use flatout_net::root::{Named, Root};
 use std::ops::Range;
 
-/// What makes a file a script, and what answers where there is none.
+/// Rules that identify scripts, and fallbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How scripts' names end: `.php`. Never empty texts.
+    /// Script suffixes, such as `.php`; not empty.
     pub suffixes: Vec<String>,
-    /// What answers for a folder, in this order. A name that is no script's is another step's to serve.
+    /// Index names for folders, in order. If the index is not a script, another step serves it.
     pub index: Vec<String>,
-    /// The script, below the root and without a first slash, that answers for whatever is no file.
+    /// Script for all paths that are not files, below the root and without a leading slash.
     pub front_controller: Option<String>,
 }
 
 impl Rules {
-    /// Whether `name`, a path or its last segment, ends as a script's does.
+    /// Returns whether `name`, a path or its last segment, has a script suffix.
     pub fn is_script(&self, name: &[u8]) -> bool {
         let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        // A name that is nothing but an ending is a hidden file.
+        // A name that consists of a suffix only is a hidden file.
         self.suffixes.iter().any(|suffix| last.len() > suffix.len() && last.ends_with(suffix.as_bytes()))
     }
 }
 
-/// What a path means.
+/// Result of mapping a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// This script, by its name below the root, and the bytes of the decoded path that are left for it as PATH_INFO.
+    /// A script, by its name below the root, and the range of the decoded path for PATH_INFO.
     Script(Vec<u8>, Range<usize>),
-    /// A folder with an index, whose path lacks its last slash.
+    /// A folder with an index, without a trailing slash.
     Slash,
-    /// No script: another step may know.
+    /// Not a script: a later step may handle it.
     Pass(PassReason),
 }
 
-/// Why a request is not for a script.
+/// Reason why a request is not for a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassReason {
-    /// The path names a script that is not there.
+    /// The script does not exist.
     ScriptMissing,
-    /// The path leads to a hidden name.
+    /// The path contains a hidden name.
     Hidden,
-    /// The path names a file that is no script, or a folder with an index that is none.
+    /// The path names a file that is not a script, or a folder whose index is not a script.
     File,
-    /// The path names nothing that is run.
+    /// The path names no script.
     NoScript,
 }
 
 impl PassReason {
-    /// What it means, for `explain`.
+    /// Description, for `explain`.
     pub const fn text(self) -> &'static str {
         match self {
             Self::ScriptMissing => "there is no such script",
@@ -64,10 +64,10 @@ impl PassReason {
     }
 }
 
-/// What `path` means: a path as `flatout_http::path::decode_path` leaves it.
+/// Maps `path`, the output of `flatout_http::path::decode_path`.
 pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
-    // From the shortest: below a regular file there is nothing, so the first that is one is the longest as well. What does
-    // not exist has nothing below it either, so a path full of scripts' names costs one look.
+    // Shortest first: nothing exists below a regular file, so the first one is also the longest. Nothing exists below
+    // a missing file either, so a path full of script names costs one check.
     let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
     let mut names_script = false;
     for end in ends.chain([path.len()]) {
@@ -105,13 +105,13 @@ pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
     if let Some(controller) = &rules.front_controller
         && is_file(root, controller.as_bytes())
     {
-        // It reads REQUEST_URI. PATH_INFO would have to be decoded, and could not be told from a script's own.
+        // It uses REQUEST_URI. PATH_INFO would be decoded, and indistinguishable from a script's own.
         return Meaning::Script(controller.clone().into_bytes(), path.len()..path.len());
     }
     Meaning::Pass(if names_script { PassReason::ScriptMissing } else { PassReason::NoScript })
 }
 
-/// What answers for the folder `path`, which ends with its slash or is empty.
+/// Finds the index of the folder `path`, which ends with a slash or is empty.
 fn find_index(path: &[u8], rules: &Rules, root: &Root) -> Option<Meaning> {
     rules.index.iter().find_map(|index| {
         let name = [path, index.as_bytes()].concat();
@@ -125,12 +125,12 @@ fn find_index(path: &[u8], rules: &Rules, root: &Root) -> Option<Meaning> {
     })
 }
 
-/// What cannot be looked at is no file: whoever asks for it is told nothing else.
+/// Returns whether `name` is a regular file; errors count as no.
 fn is_file(root: &Root, name: &[u8]) -> bool {
     matches!(root.identify(name), Ok(Named::File(_)))
 }
 
-/// Whether a segment begins with a dot, other than a first one `.well-known` (RFC 8615).
+/// Returns whether a segment begins with a dot, except an initial `.well-known` (RFC 8615).
 fn is_hidden(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/')
         .enumerate()

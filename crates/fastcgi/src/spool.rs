@@ -1,8 +1,8 @@
-//! A request's content, kept before the application server is asked.
+//! Buffering of request content before the FastCGI request.
 //!
-//! A script must be told CONTENT_LENGTH before its content, so content whose length is not told is kept until it is known.
-//! Any other is kept as well, as far as it may be: an application server such as PHP-FPM has a process for each connection,
-//! and one that waits for a slow client's content is missed by everybody else.
+//! A script needs CONTENT_LENGTH before its content, so content of unknown length is buffered completely. Other
+//! content is buffered as far as limits permit: an application server such as PHP-FPM uses a process per connection,
+//! and a slow upload would block it.
 
 use crate::outcome::Outcome;
 use flatout_net::content::{Content, ContentPiece};
@@ -14,20 +14,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are kept as they came. More go to a file without a name, which the kernel may swap out.
+/// Maximum bytes buffered in memory. More go to an unnamed file, which the kernel may swap out.
 const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes read from the file at once.
+/// Bytes per read from the file.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Bytes that all requests of one step keep at the most, of all workers; one receive more for each request.
+/// Maximum bytes buffered for all requests of one step, over all workers; plus one receive per request.
 const BUDGET_BYTES: u64 = 256 * 1024 * 1024;
 
-/// What all requests of a step keep.
+/// Bytes buffered for all requests of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(AtomicU64);
 
-/// What one of them keeps.
+/// Bytes buffered for one request.
 #[derive(Debug)]
 struct Share {
     budget: Arc<Budget>,
@@ -35,7 +35,7 @@ struct Share {
 }
 
 impl Share {
-    /// Keeps `bytes` more. Whether more may be kept.
+    /// Adds `bytes`. Returns whether more may be buffered.
     fn grow(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
         self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes < BUDGET_BYTES
@@ -48,13 +48,13 @@ impl Drop for Share {
     }
 }
 
-/// Content that is here.
+/// Buffered content.
 #[derive(Debug)]
 pub(crate) struct Spool {
     place: Place,
-    /// Bytes given out.
+    /// Bytes returned so far.
     at: u64,
-    /// As many as it holds.
+    /// Share of the budget, equal to its length.
     share: Share,
 }
 
@@ -64,18 +64,18 @@ enum Place {
     File(OwnedFd),
 }
 
-/// What was kept, and what is still to come.
+/// Result of buffering.
 #[derive(Debug)]
 pub(crate) enum Filled {
-    /// All of the content.
+    /// The whole content.
     Whole(Spool),
-    /// Its beginning, and the rest of it.
+    /// The beginning, and the unread rest.
     Part(Spool, Content),
 }
 
 impl Spool {
-    /// Takes `content`, up to `bytes_max` and one receive more. Content whose length is not told is taken whole, or not at
-    /// all.
+    /// Buffers `content` up to `bytes_max` plus one receive. Content of unknown length is buffered completely or
+    /// refused.
     pub(crate) async fn fill(content: Content, bytes_max: u64, budget: &Arc<Budget>) -> Result<Filled, Outcome> {
         let (mut memory, mut file) = (Vec::new(), None);
         let mut share = Share { budget: Arc::clone(budget), bytes: 0 };
@@ -105,7 +105,7 @@ impl Spool {
                 continue;
             }
             match content.length() {
-                // Nothing is to come but its end.
+                // Only the end marker is missing.
                 Some(length) if share.bytes >= length => {}
                 Some(_) => {
                     rest = Some(content);
@@ -123,17 +123,17 @@ impl Spool {
         })
     }
 
-    /// Bytes in all.
+    /// Length in bytes.
     pub(crate) const fn length(&self) -> u64 {
         self.share.bytes
     }
 
-    /// From the beginning again.
+    /// Restarts from the beginning.
     pub(crate) const fn rewind(&mut self) {
         self.at = 0;
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(crate) fn next_piece(&mut self) -> Result<Option<SharedBytes>, Outcome> {
         if self.at >= self.share.bytes {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! One `php` step of the configuration, put to use for all workers.
+//! A `php` step, shared by all workers.
 
 use crate::split::{Meaning, Rules, find_script};
 use crate::spool::Budget;
@@ -11,33 +11,33 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Deadlines are exact to a tenth of this at the least, as a crowd must be suspected early.
+/// Ten times the timer resolution in milliseconds, or more, so that congestion is detected early.
 const EXACT_MS: u64 = 500;
 
 /// One `php` step.
 pub struct PhpStep {
-    /// Unique within the process.
+    /// Unique ID within the process.
     pub(crate) id: u64,
     pub(crate) settings: Php,
     pub(crate) rules: Rules,
     folder: Root,
     pub(crate) address: FastcgiAddress,
-    /// The root as the application server sees it, without a last slash.
+    /// The root as seen by the application server, without a trailing slash.
     pub(crate) root: Vec<u8>,
     pub(crate) budget: Arc<Budget>,
     under_way: Arc<AtomicU32>,
 }
 
 impl PhpStep {
-    /// The step for `settings`, whose root is opened now.
+    /// Creates the step from `settings`, and opens its root.
     ///
     /// # Errors
-    /// The kernel's, when the root cannot be opened.
+    /// Fails if the root cannot be opened.
     pub fn new(settings: &Php) -> io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let root = match &settings.script_root {
             Some(root) => root.clone(),
-            // Without links: a deployment that changes one is seen by both sides at the next reload, and not before.
+            // Resolve links: both sides see a changed link at the next reload, not before.
             None => settings.root.canonicalize()?,
         };
         let mut root = root.as_os_str().as_bytes().to_vec();
@@ -63,13 +63,13 @@ impl PhpStep {
         })
     }
 
-    /// Whether the step is one for `settings`, and its root is still the folder of that name.
+    /// Returns whether the step has these `settings`, and its root is still the folder of that name.
     pub fn is(&self, settings: &Php) -> bool {
         let identity = Root::open(&settings.root).and_then(|folder| folder.identity());
         self.settings == *settings && identity.is_ok_and(|now| self.folder.identity().is_ok_and(|then| then == now))
     }
 
-    /// Whether the application server has a name, which must be looked up.
+    /// Returns whether the application server has a host name, which requires DNS.
     pub fn asks_by_name(&self) -> bool {
         self.address.is_named()
     }
@@ -79,27 +79,27 @@ impl PhpStep {
         &self.settings
     }
 
-    /// The application server, for people.
+    /// The application server as text.
     pub fn describe(&self) -> String {
         self.address.to_string()
     }
 
-    /// What `decoded` means: a path as `flatout_http::path::decode_path` leaves it.
+    /// Maps `decoded`, the output of `flatout_http::path::decode_path`.
     pub fn find(&self, decoded: &[u8]) -> Meaning {
         find_script(decoded, &self.rules, &self.folder)
     }
 
-    /// A script's file, as the application server sees it, for people.
+    /// Path of a script as seen by the application server, as text.
     pub fn show_file(&self, script: &[u8]) -> String {
         format!("{}/{}", String::from_utf8_lossy(&self.root), String::from_utf8_lossy(script))
     }
 
-    /// Requests under way, of all workers.
+    /// Requests in progress, over all workers.
     pub fn under_way(&self) -> u32 {
         self.under_way.load(Ordering::Relaxed)
     }
 
-    /// A place among the requests under way; `None` when there are as many as there may be.
+    /// Acquires a permit; `None` at the limit.
     pub(crate) fn enter(&self) -> Option<Permit> {
         let before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let permit = Permit(Arc::clone(&self.under_way));
@@ -127,7 +127,7 @@ impl fmt::Debug for PhpStep {
     }
 }
 
-/// A place among the requests under way, until it is dropped.
+/// Permit for one request, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<AtomicU32>);
 

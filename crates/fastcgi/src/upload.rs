@@ -1,4 +1,4 @@
-//! A request on its way to the application server: variables, then content as it comes.
+//! Sending a FastCGI request: variables, then content as it arrives.
 
 use crate::outcome::Outcome;
 use crate::record::{CONTENT_BYTES_MAX, Header, Kind, encode_end};
@@ -9,43 +9,43 @@ use flatout_net::shared::SharedBytes;
 use std::io::IoSlice;
 use std::task::{Context, Poll};
 
-/// A request's content.
+/// Content of a request.
 #[derive(Debug)]
 pub(crate) enum Feed {
     /// None.
     Nothing,
-    /// As the client sends it.
+    /// From the client as it arrives.
     Live(Content),
-    /// Kept until it was whole.
+    /// Buffered completely.
     Kept(Spool),
-    /// Its beginning is kept, and the rest comes as the client sends it.
+    /// The beginning is buffered; the rest arrives from the client.
     Part(Spool, Content),
 }
 
-/// Why an upload ended early.
+/// Reason why an upload ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UploadError {
-    /// The application server takes no more.
+    /// The application server closed its receiving side.
     Socket,
-    /// The content cannot be had.
+    /// The content is unavailable.
     Content(Outcome),
 }
 
 /// A request being sent.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Our own bytes: the variables, then headers of records.
+    /// Variables, then record headers.
     own: Vec<u8>,
     own_at: usize,
-    /// The part of the content that the last header announces.
+    /// Content announced by the last header.
     part: SharedBytes,
     part_at: usize,
-    /// What of the last piece comes in later records.
+    /// Rest of the last piece, for later records.
     later: SharedBytes,
     feed: Feed,
     ended: bool,
     sent_bytes: u64,
-    /// A piece of live content was asked for, so that the request cannot be sent again.
+    /// Live content was consumed, so the request cannot be sent again.
     is_taken: bool,
     /// It waits for the client, not for the application server.
     waits_for_client: bool,
@@ -56,7 +56,7 @@ fn nothing() -> SharedBytes {
 }
 
 impl Upload {
-    /// Sends `prelude`, the records up to the end of the variables, and then what `feed` has.
+    /// Sends `prelude`, the records up to the end of the variables, and then the content of `feed`.
     pub(crate) fn new(prelude: Vec<u8>, feed: Feed) -> Self {
         Self {
             own: prelude,
@@ -77,22 +77,22 @@ impl Upload {
         self.sent_bytes
     }
 
-    /// Whether it is the client that is waited for.
+    /// Returns whether it waits for the client.
     pub(crate) const fn waits_for_client(&self) -> bool {
         self.waits_for_client
     }
 
-    /// Whether everything is sent.
+    /// Returns whether everything is sent.
     pub(crate) fn is_done(&self) -> bool {
         self.ended && self.is_between_records()
     }
 
-    /// Whether no record has been sent in part.
+    /// Returns whether no record is partly sent.
     pub(crate) fn is_between_records(&self) -> bool {
         self.own_at == self.own.len() && self.part_at == self.part.len()
     }
 
-    /// The content, for the request to be sent again; `None` when some of it is gone.
+    /// Returns the content, for sending the request again; `None` if part of it was consumed.
     pub(crate) fn into_feed(self) -> Option<Feed> {
         match self.feed {
             Feed::Live(_) | Feed::Part(..) if self.is_taken => None,
@@ -108,7 +108,7 @@ impl Upload {
         }
     }
 
-    /// Sends on. Ready when everything is sent.
+    /// Continues sending. Ready once everything is sent.
     pub(crate) fn poll(
         &mut self,
         connection: &mut Connection,
@@ -118,7 +118,7 @@ impl Upload {
         loop {
             while !self.is_between_records() {
                 let slices = [IoSlice::new(&self.own[self.own_at..]), IoSlice::new(&self.part[self.part_at..])];
-                // One slice goes by a plain send.
+                // A single slice uses a plain send.
                 let slices = match (slices[0].is_empty(), slices[1].is_empty()) {
                     (true, _) => &slices[1..],
                     (_, true) => &slices[..1],
@@ -162,7 +162,7 @@ impl Upload {
         self.part_at += count - own;
     }
 
-    /// The next record holds `part`; an empty one ends the content.
+    /// Begins a record with `part`; an empty one ends the content.
     fn begin_record(&mut self, part: SharedBytes) {
         self.own.clear();
         self.own_at = 0;

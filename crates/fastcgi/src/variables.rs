@@ -1,50 +1,50 @@
-//! The variables that a script is told of its request (RFC 3875 §4.1), and those that PHP expects beside them.
+//! CGI variables of a request (RFC 3875 §4.1), and those that PHP expects in addition.
 //!
-//! A field of the request becomes `HTTP_` and its name in capitals, hyphens as underscores (§4.1.18). Two names must not
-//! become one variable, or a client could write over what another part of the site has set: so a name with an
-//! underscore of its own, or with anything but letters, digits and hyphens, is left out. `Proxy` is left out because
-//! `HTTP_PROXY` means something to programs (CVE-2016-5385, "httpoxy").
+//! A request field becomes `HTTP_` and its name in upper case, with underscores for hyphens (§4.1.18). Two names must
+//! not map to one variable, or a client could overwrite a field set by another component. Names with an underscore, or
+//! with anything but letters, digits and hyphens, are therefore omitted. `Proxy` is omitted because programs interpret
+//! `HTTP_PROXY` (CVE-2016-5385, "httpoxy").
 
 use crate::params::encode_pair;
 use flatout_http::request::RequestHead;
 use flatout_http::target::Target;
 use std::net::SocketAddr;
 
-/// What the variables are made of, beside the request itself.
+/// Input to the variables, besides the request head.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The request.
     pub head: &'a RequestHead<'a>,
-    /// Who asks.
+    /// Client address.
     pub client: Option<SocketAddr>,
-    /// Whether it came over TLS.
+    /// Whether the client used TLS.
     pub secure: bool,
-    /// The listener's address, as far as it is configured.
+    /// Configured address of the listener, if any.
     pub server: Option<SocketAddr>,
-    /// The port that was asked, when somebody who is believed has told it.
+    /// Port requested by the client according to a trusted proxy.
     pub port: Option<u16>,
-    /// The site's name, for requests that name no host.
+    /// Site name, for requests without a host.
     pub site: Option<&'a str>,
-    /// Who has shown a password to this server.
+    /// User authenticated by this server.
     pub user: Option<&'a str>,
-    /// The path as the steps before this one left it, decoded, with its first slash.
+    /// Decoded path after earlier steps, with its leading slash.
     pub path: &'a [u8],
-    /// The query as they left it, encoded.
+    /// Encoded query after earlier steps.
     pub query: Option<&'a [u8]>,
-    /// The root, as the application server sees it, without a last slash.
+    /// Root as seen by the application server, without a trailing slash.
     pub root: &'a [u8],
-    /// The script's name below the root, without a first slash.
+    /// Script name below the root, without a leading slash.
     pub script: &'a [u8],
-    /// What of the path follows the script's name.
+    /// Rest of the path after the script name.
     pub path_info: &'a [u8],
-    /// Bytes of content. A request without any has none, and 0 bytes are told as 0.
+    /// Length of the content in bytes. `None` without content; empty content has length 0.
     pub content_length: Option<u64>,
-    /// Variables that the configuration adds; they go before any of the same name.
+    /// Configured variables; they precede request variables of the same name.
     pub env: &'a [(String, String)],
 }
 
-/// Fields that stay behind: two have variables of their own, one is dangerous, and the others belong to the connection
-/// (RFC 9110 §7.6.1), whose framing the script does not see.
+/// Omitted fields: two have separate variables, one is dangerous, and the others belong to the connection (RFC 9110
+/// §7.6.1), whose framing is invisible to the script.
 const LEFT_OUT: [&str; 12] = [
     "connection",
     "content-length",
@@ -76,7 +76,7 @@ impl Facts<'_> {
         if self.secure {
             put("HTTPS", b"on");
         }
-        // PHP's CGI refuses to run without it; it says that a server has chosen the script.
+        // PHP's CGI refuses to run without it; it indicates that a server selected the script.
         put("REDIRECT_STATUS", b"200");
         self.write_names(&mut put);
         self.write_path(&mut put);
@@ -93,7 +93,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Who asks whom.
+    /// Writes the variables about client, server and host.
     fn write_names(&self, put: &mut impl FnMut(&str, &[u8])) {
         let authority = self.authority();
         let (name, port) = split_port(authority.unwrap_or_default());
@@ -104,7 +104,7 @@ impl Facts<'_> {
         let port = match (self.port, port) {
             (Some(told), _) => told.to_string(),
             (None, Some(port)) if !port.is_empty() => String::from_utf8_lossy(port).into_owned(),
-            // A host without a port means the scheme's own (RFC 9110 §4.2).
+            // A host without a port implies the scheme's default port (RFC 9110 §4.2).
             _ if authority.is_some() => default_port.to_string(),
             _ => listening.unwrap_or(default_port).to_string(),
         };
@@ -116,7 +116,7 @@ impl Facts<'_> {
             let address = client.ip().to_canonical().to_string();
             put("REMOTE_ADDR", address.as_bytes());
             put("REMOTE_HOST", address.as_bytes());
-            // A proxy tells whom it passes on, and mostly not the port.
+            // Proxies report the client address, usually without a port.
             if client.port() != 0 {
                 put("REMOTE_PORT", client.port().to_string().as_bytes());
             }
@@ -126,7 +126,7 @@ impl Facts<'_> {
         }
     }
 
-    /// RFC 9112 §3.2.2: the authority of an absolute-form goes before Host.
+    /// Effective authority: absolute-form before Host (RFC 9112 §3.2.2).
     fn authority(&self) -> Option<&[u8]> {
         match self.head.target {
             Target::Resource { authority, .. } => authority.or(self.head.host),
@@ -134,10 +134,10 @@ impl Facts<'_> {
         }
     }
 
-    /// What is asked for.
+    /// Writes the variables about the target.
     fn write_path(&self, put: &mut impl FnMut(&str, &[u8])) {
         put("QUERY_STRING", self.query.unwrap_or_default());
-        // What the client wrote, before any rewriting: front controllers find their way by it.
+        // The client's target before rewriting, for front controllers.
         let mut uri = Vec::new();
         if let Target::Resource { path, query, .. } = self.head.target {
             uri.extend_from_slice(path);
@@ -157,7 +157,7 @@ impl Facts<'_> {
         }
     }
 
-    /// The request's fields. Of several with one name the values are joined, in their order.
+    /// Writes the request fields. Values of fields with the same name are joined in order.
     fn write_fields(&self, put: &mut impl FnMut(&str, &[u8])) {
         let fields = self.head.fields;
         let mut variable = String::with_capacity(64);
@@ -178,7 +178,7 @@ impl Facts<'_> {
                 put(&variable, value);
                 continue;
             }
-            // RFC 6265bis §4.2.1 has one separator for cookies, RFC 9110 §5.3 another for all else.
+            // RFC 6265bis §4.2.1 defines the separator for cookies, RFC 9110 §5.3 the one for other fields.
             let separator: &[u8] = if same("cookie") { b"; " } else { b", " };
             let mut joined = value.to_vec();
             for (_, value) in others {
@@ -190,7 +190,7 @@ impl Facts<'_> {
     }
 }
 
-/// Host and port, without the brackets' contents being taken for one.
+/// Splits host and port; a colon within brackets does not count.
 fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
     match authority.iter().rposition(|&byte| byte == b':') {
         Some(colon) if !authority[colon..].contains(&b']') => (&authority[..colon], Some(&authority[colon + 1..])),

@@ -1,4 +1,4 @@
-//! What one worker answers with.
+//! Request handling on one worker.
 
 use crate::answer::{respond, respond_file};
 use crate::exchange::{Exchange, Failed, Through};
@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-/// Bytes of content that nobody wants and that are received all the same, so that the connection can be kept.
+/// Maximum bytes of unneeded content received so that the connection can be reused.
 const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A request for a `php` step.
@@ -36,31 +36,31 @@ const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 pub struct Asking<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// Its path as it is after rewriting, as `flatout_http::path::decode_path` leaves it. The script sees a slash where a
-    /// segment holds one (RFC 3875 §4.1.5: PATH_INFO is decoded).
+    /// Its path after rewriting, the output of `flatout_http::path::decode_path`. The script receives a slash within a
+    /// segment as a slash (RFC 3875 §4.1.5: PATH_INFO is decoded).
     pub decoded: &'a [u8],
     /// Its query after rewriting.
     pub query: Option<&'a [u8]>,
-    /// What header steps change of the answer.
+    /// Header operations on the response.
     pub changes: &'a Rc<[FieldOp]>,
-    /// Who has shown a password.
+    /// Authenticated user.
     pub user: Option<&'a str>,
-    /// The address of the listener it came by.
+    /// Address of the listener.
     pub server: Option<SocketAddr>,
-    /// The port that a trusted neighbour says was asked; `None`: as the request tells.
+    /// Port requested by the client according to a trusted proxy; `None`: derive it from the request.
     pub port: Option<u16>,
     /// The site's name.
     pub site: Option<&'a str>,
 }
 
-/// Why there is no answer, for whoever makes error pages.
+/// A refusal, from which an error page is built.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// The status.
     pub status: u16,
     /// One sentence for the visitor.
     pub text: &'static str,
-    /// Fields for the page.
+    /// Fields of the error page.
     pub fields: Vec<(&'static str, String)>,
     /// The reason.
     pub outcome: Outcome,
@@ -73,36 +73,36 @@ impl From<Outcome> for Refused {
     }
 }
 
-/// What a script has answered.
+/// Response of a script.
 #[derive(Debug)]
 pub enum Made {
-    /// An answer.
+    /// A response with content.
     Response(Response),
-    /// A file that is to be sent.
+    /// A file to send.
     File(Box<FileWanted>),
 }
 
-/// A file that a script has named for this server to send.
+/// A file that a script requests this server to send.
 pub struct FileWanted {
-    /// By its path in the file system (X-Sendfile), or by an address that only this server knows (X-Accel-Redirect).
+    /// Path in the file system (X-Sendfile), or internal URL path (X-Accel-Redirect).
     pub name: FileName,
-    /// The request, whose ranges and conditions concern the file.
+    /// The request, whose ranges and conditions apply to the file.
     pub request: OwnedRequest,
     head: CgiHead,
     changes: Rc<[FieldOp]>,
 }
 
-/// How a script names a file.
+/// Name of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileName {
-    /// By its path in the file system.
+    /// Path in the file system.
     Path(Vec<u8>),
-    /// By an address, percent-encoded.
+    /// Percent-encoded URL path.
     Address(Vec<u8>),
 }
 
 impl FileWanted {
-    /// The answer with the file that `file` is the answer with.
+    /// Builds the script's response from `file`, the response with the file.
     #[must_use]
     pub fn respond(&self, file: Response) -> Response {
         respond_file(file, &self.head, &self.changes)
@@ -115,30 +115,30 @@ impl fmt::Debug for FileWanted {
     }
 }
 
-/// An answer that is being made.
+/// Future of a response.
 pub type Making = Pin<Box<dyn Future<Output = Result<Made, Refused>>>>;
 
-/// What became of a request.
+/// Result of handling a request.
 pub enum Handled {
-    /// The script answers.
+    /// A script runs.
     Later(Making),
-    /// The path is a folder's and lacks its slash.
+    /// The path is a folder without a trailing slash.
     Slash,
-    /// No script is meant: the steps that follow may know.
+    /// Not a script: later steps may handle it.
     Pass(PassReason),
-    /// None.
+    /// A refusal.
     Refused(Refused),
 }
 
 /// One worker's connections to application servers.
 #[derive(Debug)]
 pub struct PhpWorker {
-    /// Added to the outcomes of all answers: where this crate's begin in the handler's table.
+    /// Offset of this crate's outcomes in the handler's table.
     base: u8,
     clients: RefCell<Vec<(Weak<PhpStep>, FastcgiClient)>>,
 }
 
-/// What is to be run, and for whom.
+/// A script to run, and its request.
 struct Task {
     step: Arc<PhpStep>,
     client: FastcgiClient,
@@ -156,12 +156,12 @@ struct Task {
 }
 
 impl PhpWorker {
-    /// A worker without connections. `base` is added to the outcomes of its answers.
+    /// Creates a worker without connections. `base` is added to the outcomes of its responses.
     pub fn new(base: u8) -> Self {
         Self { base, clients: RefCell::default() }
     }
 
-    /// Answers a request that has come to `step`.
+    /// Handles a request to `step`.
     pub fn handle(&self, step: &Arc<PhpStep>, asking: &Asking<'_>) -> Handled {
         let (script, path_info) = match step.find(asking.decoded) {
             Meaning::Script(script, path_info) => (script, path_info),
@@ -180,7 +180,7 @@ impl PhpWorker {
                 return Handled::Refused(outcome.into());
             }
         }
-        // Content may take its time, and takes nobody's place meanwhile.
+        // Receiving content may take long, so the permit is acquired afterwards.
         let permit = if offers.has_content() {
             None
         } else {
@@ -205,7 +205,7 @@ impl PhpWorker {
         Handled::Later(Box::pin(task.run(permit)))
     }
 
-    /// Lets go of connections for steps that are not in force any more.
+    /// Closes connections of steps that are no longer in force.
     pub fn retain(&self) {
         self.clients.borrow_mut().retain(|(step, _)| step.strong_count() > 0);
     }
@@ -218,7 +218,7 @@ impl PhpWorker {
             return client.clone();
         }
         let settings = step.client_settings();
-        // Idle connections belong to the server, whichever step has used them.
+        // Idle connections belong to the server, regardless of the step.
         let client = match clients.iter().find(|(_, client)| *client.address() == step.address) {
             Some((_, client)) => client.with_settings(settings),
             None => FastcgiClient::new(step.address.clone(), settings),
@@ -229,7 +229,7 @@ impl PhpWorker {
 }
 
 impl Task {
-    /// `permit`: a place among the requests under way, unless content must come first.
+    /// `permit`: already acquired, unless content must be received first.
     async fn run(self, permit: Option<Permit>) -> Result<Made, Refused> {
         let offers = self.request.offers();
         let (feed, length) = match offers.take_content() {
@@ -257,8 +257,8 @@ impl Task {
         Ok(self.answer(head, exchange, outcome))
     }
 
-    /// Asks the application server: by a kept connection if there is one, and once more by a fresh one should the kept one
-    /// turn out to be closed.
+    /// Sends the request on a pooled connection if there is one, and again on a new one if the pooled one turns out to
+    /// be closed.
     async fn ask(
         &self,
         permit: Permit,
@@ -279,7 +279,7 @@ impl Task {
                 Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
                 Err(failed) => {
                     let parts = exchange.into_parts().and_then(|(upload, permit)| Some((upload.into_feed()?, permit)));
-                    // What was taken of the content is gone.
+                    // Consumed content is lost.
                     (feed, permit) = parts.ok_or(failed.outcome)?;
                     again = true;
                 }
@@ -293,7 +293,7 @@ impl Task {
         Ok((head, exchange, if again { Outcome::AnsweredAgain } else { Outcome::Answered }))
     }
 
-    /// Waits for the answer on a fresh connection. When it takes its time, others may be in its way.
+    /// Waits for the head on a new connection. If it is slow, idle connections may be blocking the server's processes.
     async fn wait_for_head(&self, exchange: &mut Exchange, keeps: bool) -> Result<CgiHead, Failed> {
         if !keeps {
             return poll_fn(|context| exchange.poll_head(context)).await;
@@ -311,13 +311,13 @@ impl Task {
         }
     }
 
-    /// Whether a request that met a connection which the server was about to close may be sent again (RFC 9110 §9.2.2).
+    /// Returns whether a request may be sent again after the server closed the pooled connection (RFC 9110 §9.2.2).
     fn may_repeat(&self, failed: Failed) -> bool {
         let is_idempotent = matches!(self.request.method(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
         failed.is_stale && (failed.is_unsent || is_idempotent)
     }
 
-    /// Everything that goes before the content.
+    /// Builds the records before the content.
     fn prelude(&self, keeps: bool, content_length: Option<u64>) -> Vec<u8> {
         let mut variables = Vec::with_capacity(2_048);
         let mut path = Vec::with_capacity(self.decoded.len() + 1);
@@ -378,7 +378,7 @@ impl Task {
     }
 }
 
-/// Content that is here whole. When the script had promised another length, the client must not take it for whole.
+/// Body of complete content. If the script stated another length, the client must detect the mismatch.
 fn whole_body(whole: Vec<u8>, promised: Option<u64>) -> (Option<u64>, Body) {
     let length = whole.len() as u64;
     match promised {
@@ -390,7 +390,7 @@ fn whole_body(whole: Vec<u8>, promised: Option<u64>) -> (Option<u64>, Body) {
     }
 }
 
-/// Content that has not the length it should have.
+/// Content with a wrong length.
 struct Short {
     bytes: Option<Vec<u8>>,
     promised: u64,
@@ -410,7 +410,7 @@ impl flatout_net::stream::Source for Short {
     }
 }
 
-/// Receives what nobody wants, so that the connection can be kept.
+/// Receives unneeded content, so that the connection can be reused.
 fn discard(mut exchange: Exchange) {
     if exchange.whole().is_some() {
         return;
