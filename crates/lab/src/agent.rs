@@ -1,16 +1,16 @@
-//! Agents: several machines that make one load, and one controller that adds up what they saw.
+//! Distributed runs: several machines generate one load, and one controller merges their results.
 //!
-//! An agent dials its controller over mutual TLS, is asked the time until the difference of the clocks is known well
-//! enough, is given its share of the work and a moment to begin, and sends its record at the end. The controller merges
-//! histograms, not percentiles, and says who began how late. An agent that is lost makes the run invalid: a smaller load
-//! quietly passed off as the whole one would be a lie.
+//! An agent connects to its controller over mutual TLS, exchanges clock readings until the offset is known well
+//! enough, receives its share of the work and a start time, and sends its record at the end. The controller merges
+//! histograms, not percentiles, and reports late starts. A lost agent makes the run invalid, as a smaller load must
+//! not be reported as the whole one.
 //!
-//! - [`frame`] and [`message`]: what travels, as bytes and as words;
-//! - [`clock`]: what time it is elsewhere;
-//! - [`muster`]: the controller's decisions, without a socket;
-//! - [`trust`]: who may take part;
+//! - [`frame`] and [`message`]: the wire format, as bytes and as messages;
+//! - [`clock`]: clock offsets of other machines;
+//! - [`muster`]: the controller's decisions, without sockets;
+//! - [`trust`]: authentication of participants;
 //! - [`controller`] and [`member`]: the two sides with their sockets;
-//! - [`merge`]: one result out of many.
+//! - [`merge`]: one result from many.
 
 pub mod clock;
 pub mod controller;

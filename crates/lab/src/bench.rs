@@ -1,12 +1,12 @@
-//! `flatout bench`: load levels against a server, one after another, and beside them, when asked, the machine's own limit.
+//! `flatout bench`: load levels against a server, in sequence, and optionally the machine's own limit for comparison.
 //!
-//! A level is a plan; [`Bench`] runs one after another and keeps what each came to. A lone level with the limit has
-//! three parts: half of it, the bare loop, the other half. The first half shows what to compare with (size of the answers,
-//! busy threads of the server), and a machine that slowly becomes faster or slower does so for both alike. No request is
+//! A level is a plan; [`Bench`] runs one after another and retains each result. A single level with the limit has
+//! three parts: half of it, the bare loop, the other half. The first half determines the parameters of the comparison
+//! (size of the responses, busy threads of the server), and drift of the machine affects both alike. No requests are
 //! sent beyond those counted.
 //!
-//! What was measured is never lost: when a later level cannot be run, or the server's books can no longer be read, the
-//! report has everything that came before, and is invalid for a reason of that name.
+//! Results are never lost: if a later level fails, or the server's counters become unreadable, the report contains
+//! everything before, and is invalid for a reason of that name.
 
 mod ask;
 mod books;
@@ -36,51 +36,51 @@ use flatout_load::report::RunReport;
 pub(crate) use span::{Span, SpanPlan, run_span};
 use std::net::SocketAddr;
 
-/// The server, as far as it could be found on this machine.
+/// The server, as far as it was found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFound {
     /// Short name of its first process.
     pub name: String,
     /// Its processes.
     pub processes: Vec<u32>,
-    /// How many of its threads were busy.
+    /// Number of its busy threads.
     pub busy_threads: usize,
 }
 
-/// Everything a bench found.
+/// The results of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
-    /// What was benched, as asked.
+    /// The bench as requested.
     pub asked: Ask,
-    /// The figures, as every view reads them.
+    /// The figures, as input of every view.
     pub run: RunReport,
-    /// The address it came down to.
+    /// The resolved address.
     pub address: SocketAddr,
-    /// Threads really used.
+    /// Threads actually used.
     pub threads: usize,
-    /// What this machine is.
+    /// The machine.
     pub machine: Machine,
-    /// The server, or why its CPU time is not known.
+    /// The server, or why its CPU time is unknown.
     pub server: Result<ServerFound, TargetUnknown>,
-    /// The machine's limit, when it was asked for and the run came that far.
+    /// The machine's limit, if requested and reached.
     pub limit: Option<Limit>,
-    /// Whether somebody ended the run before its time.
+    /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
 impl BenchReport {
-    /// Whether the figures of every level can be believed.
+    /// Returns whether the figures of every level are valid.
     pub fn is_valid(&self) -> bool {
         self.run.is_valid()
     }
 
-    /// Whether nothing failed at any level.
+    /// Returns whether nothing failed at any level.
     pub fn passed(&self) -> bool {
         self.run.steps.iter().all(|step| step.failing.is_empty())
     }
 }
 
-/// Runs every level that is asked for.
+/// Runs every requested level.
 pub fn run(ask: Ask, books: Option<Books>, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
     let plans = ask.plans.clone();
     let (with_limit, is_lone, overload) = (ask.with_limit, plans.len() == 1, ask.overload);

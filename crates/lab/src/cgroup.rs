@@ -1,44 +1,44 @@
-//! Whether this process may use only so much processor time, by a quota of its cgroup.
+//! CPU quotas of this process's cgroup.
 //!
-//! A quota is a bound on each period, of 100 ms as a rule: whoever has used it up stands still until the next one begins.
-//! Time spent on staying awake would bring that about.
+//! A quota bounds each period, usually of 100 ms: a group that has used it up is paused until the next one. Busy
+//! polling would cause that.
 
 use flatout_net::cgroup::Setting;
 use std::fs;
 use std::path::PathBuf;
 
-/// Whether this process's cgroup, or one above it, has a quota. Where none can be read there is none.
+/// Returns whether this process's cgroup, or a parent, has a quota; false if that is unreadable.
 pub fn has_quota() -> bool {
     quotas().next().is_some()
 }
 
-/// The files of the quotas that hold for this process.
+/// The files of the quotas that apply to this process.
 fn quotas() -> impl Iterator<Item = PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     files(&own).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
 }
 
-/// How often each quota that holds for this process has held it back so far, the innermost first.
+/// Throttling counts of each quota that applies to this process, the innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBack(Vec<Periods>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Periods {
-    /// Periods in which somebody in the group wanted to run.
+    /// Periods in which the group wanted to run.
     periods: u64,
     /// Those of them in which the quota was used up.
     throttled: u64,
 }
 
 impl HeldBack {
-    /// What stands in `cpu.stat` beside each quota. Nothing where there is no quota.
+    /// Reads `cpu.stat` of each quota. `None` without a quota.
     pub fn read() -> Option<Self> {
         let read = |quota: PathBuf| parse(&fs::read_to_string(quota.with_file_name("cpu.stat")).ok()?);
         let all: Vec<Periods> = quotas().filter_map(read).collect();
         (!all.is_empty()).then_some(Self(all))
     }
 
-    /// Share of the periods since `before` in which the hardest of the quotas held back, 0 to 1; 0 when none did.
+    /// Share of the periods since `before` that were throttled by the most restrictive quota, 0 to 1.
     pub fn share_since(&self, before: &Self) -> f64 {
         let shares = self.0.iter().zip(&before.0).map(|(now, before)| now.share_since(*before));
         shares.fold(0.0, f64::max)
@@ -52,13 +52,13 @@ impl Periods {
     }
 }
 
-/// Of `nr_periods 30` and `nr_throttled 2`, which both versions have among others.
+/// Parses `nr_periods 30` and `nr_throttled 2`, which both cgroup versions have among others.
 fn parse(text: &str) -> Option<Periods> {
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Periods { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
-/// The files that would tell of a quota, from what `/proc/self/cgroup` says.
+/// The files that may contain a quota, according to `/proc/self/cgroup`.
 fn files(own: &str) -> Vec<PathBuf> {
     const QUOTA: Setting<'_> = Setting {
         controller: "cpu",
@@ -69,7 +69,7 @@ fn files(own: &str) -> Vec<PathBuf> {
     flatout_net::cgroup::files(own, &QUOTA)
 }
 
-/// `max 100000` and `-1` are no quota; `5000 100000` and `5000` are.
+/// Returns whether a text is a quota: `5000 100000` and `5000` are; `max 100000` and `-1` are not.
 fn is_quota(text: &str) -> bool {
     text.split_ascii_whitespace().next().and_then(|quota| quota.parse::<i64>().ok()).is_some_and(|quota| quota >= 0)
 }

@@ -1,18 +1,18 @@
-//! Which cores this process may use, and pinning threads to them.
+//! The cores available to this process, and pinning of threads.
 
 use rustix::io;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Cores the calling thread may run on, in ascending order; never empty.
+/// Cores that the calling thread may run on, in ascending order; never empty.
 pub fn cores_allowed() -> Vec<usize> {
     let cores = cores_of(None);
-    // A kernel that will not say still runs us somewhere.
+    // If the kernel does not report them, there is still one.
     if cores.is_empty() { vec![0] } else { cores }
 }
 
-/// Whether client threads that never sleep leave a server of these processes as many cores as they take themselves.
+/// Returns whether polling client threads leave a server of these processes as many cores as they use themselves.
 pub fn leave_room(threads: u32, server: impl Iterator<Item = u32>) -> bool {
     let ours = cores_allowed();
     let mut others: Vec<usize> = server.flat_map(|process| cores_of(Pid::from_raw(process.cast_signed()))).collect();
@@ -29,29 +29,29 @@ fn cores_of(task: Option<Pid>) -> Vec<usize> {
         .unwrap_or_default()
 }
 
-/// Two roles and the core each should be pinned to: different cores where the machine has them.
+/// Two roles and their cores: different ones if the machine has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorePair {
-    /// The side under measurement.
+    /// The core of the side under measurement.
     pub server: usize,
-    /// The side that drives it.
+    /// The core of the side that generates the load.
     pub client: usize,
 }
 
 impl CorePair {
-    /// The first and the second core allowed, or the same one twice.
+    /// The first and the second available core, or the same one twice.
     pub fn choose() -> Self {
         let cores = cores_allowed();
         Self { server: cores[0], client: cores.get(1).copied().unwrap_or(cores[0]) }
     }
 
-    /// 1 or 2.
+    /// Number of different cores, 1 or 2.
     pub fn cores_used(self) -> usize {
         if self.server == self.client { 1 } else { 2 }
     }
 }
 
-/// On-CPU time of this process with all its threads, ended ones too, in nanoseconds.
+/// CPU time of this process with all its threads, including ended ones, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
@@ -64,19 +64,19 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
-/// Where a thread should run.
+/// The cores of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Wherever the kernel likes.
+    /// Any core.
     Anywhere,
-    /// On this core only.
+    /// This core only.
     Core(usize),
-    /// Wherever this task may, so that a stand-in for it is given the same cores.
+    /// The same cores as this task, whose role it takes.
     AsTask(u32),
 }
 
 impl Placement {
-    /// Places the calling thread.
+    /// Applies it to the calling thread.
     pub fn apply(self) -> io::Result<()> {
         match self {
             Self::Anywhere => Ok(()),

@@ -1,7 +1,7 @@
-//! CPU time of processes between two moments, with that of threads and children that ended in between.
+//! CPU time of processes between two moments, including threads and children that ended in between.
 //!
-//! The kernel keeps what ended: in a process's CPU clock the time of its ended threads, and in its parent's `stat` that of
-//! each child that was waited for. A server that starts a thread or a process for each connection has little else.
+//! The kernel retains the time of ended ones: in a process's CPU clock that of its ended threads, and in its parent's
+//! `stat` that of each reaped child. A server with one thread or process per connection has little else.
 
 use crate::procfs;
 use crate::tree::Seen;
@@ -9,21 +9,21 @@ use flatout_load::report::CpuClock;
 use flatout_net::process_clock::process_cpu_ns;
 use std::collections::BTreeMap;
 
-/// What one process has used so far.
+/// CPU use of one process so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessCpu {
     parent: u32,
-    /// Whether the kernel reaps its children without telling anybody what they used.
+    /// True if the kernel reaps its children without accounting for their use.
     ignores_children: bool,
-    /// With all its threads.
+    /// Of all its threads.
     own_ns: u64,
-    /// Its children that ended and were waited for, to 10 ms.
+    /// Of its reaped children, to 10 ms.
     children_ns: u64,
     clock: CpuClock,
 }
 
 impl ProcessCpu {
-    /// Nothing where the process is gone.
+    /// `None` if the process is gone.
     fn read(pid: u32) -> Option<Self> {
         let ticks = procfs::read_process_ticks(pid).ok();
         let children_ns = procfs::read_children_ticks(pid).map_or(0, procfs::Ticks::total_ns);
@@ -34,8 +34,8 @@ impl ProcessCpu {
     }
 }
 
-/// The most exact of what the kernel tells of a process. Its threads are asked only where nothing else is known: the time
-/// of those that have ended is missing there.
+/// Chooses the most precise source for a process. The sum over its threads is the last resort, as it lacks ended
+/// threads.
 fn choose_clock(
     process_ns: Option<u64>,
     ticks: Option<procfs::Ticks>,
@@ -48,26 +48,26 @@ fn choose_clock(
     }
 }
 
-/// What children may have used by their own clocks beyond what their parent's ticks of 10 ms say.
+/// Possible difference between the children's own clocks and their parent's ticks of 10 ms.
 const SLACK_NS: u64 = 20_000_000;
 
-/// Generations of processes that are followed upwards at most.
+/// Upper bound of ancestors followed.
 const GENERATIONS_MAX: u32 = 64;
 
-/// What some processes have used up to one moment.
+/// CPU use of some processes up to one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuReading(BTreeMap<u32, ProcessCpu>);
 
 impl CpuReading {
-    /// Looks at these processes now. Those that are gone are left out.
+    /// Reads these processes now; those that are gone are left out.
     pub fn of(processes: impl IntoIterator<Item = u32>) -> Self {
         Self(processes.into_iter().filter_map(|pid| Some((pid, ProcessCpu::read(pid)?))).collect())
     }
 
-    /// What was used since `earlier`, in nanoseconds. A process that was not there counts whole. One that is gone counts
-    /// where another of these has waited for it.
+    /// CPU time used since `earlier`, in nanoseconds. A process that is new counts completely. One that is gone
+    /// counts if another of these has reaped it.
     pub fn used_since(&self, earlier: &Self) -> u64 {
-        // Of children that ended, what they had used before is in their parent's sum as well.
+        // The earlier use of ended children is included in their parent's sum as well.
         let mut gone_ns: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, before) in earlier.0.iter().filter(|(pid, _)| !self.0.contains_key(pid)) {
             if let Some(parent) = self.heir(*pid, |pid| Some(earlier.0.get(&pid)?.parent)) {
@@ -82,8 +82,8 @@ impl CpuReading {
         each.sum()
     }
 
-    /// Whether a child ended since `earlier` whose time is in no sum: its parent ignores SIGCHLD, or has not waited for it.
-    /// `seen` are processes that were there at some time since.
+    /// Returns whether a child ended since `earlier` whose time is in no sum: its parent ignores SIGCHLD, or has not
+    /// reaped it. `seen` are processes observed meanwhile.
     pub fn has_lost_since(&self, earlier: &Self, seen: &Seen) -> bool {
         let known = earlier.0.iter().map(|(pid, cpu)| (*pid, cpu.parent, cpu.own_ns));
         let mut gone: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
@@ -105,16 +105,16 @@ impl CpuReading {
         })
     }
 
-    /// What the children of a process used that ended and were waited for since `earlier`.
+    /// CPU time of children of a process that were reaped since `earlier`.
     fn children_since(&self, pid: u32, earlier: &Self) -> u64 {
         let of = |reading: &Self| reading.0.get(&pid).map_or(0, |cpu| cpu.children_ns);
         of(self).saturating_sub(of(earlier))
     }
 
-    /// The nearest ancestor of a process that ended which is still there, by what is known of parents.
+    /// The nearest ancestor of an ended process that still exists, by the known parents.
     fn heir(&self, pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut next = parent_of(pid)?;
-        // Ids are used again: what is known of parents may go round.
+        // Process IDs are reused: the known parents may form a cycle.
         for _ in 0..GENERATIONS_MAX {
             if self.0.contains_key(&next) {
                 return Some(next);
@@ -124,7 +124,7 @@ impl CpuReading {
         None
     }
 
-    /// The least exact way in which one of the processes was read.
+    /// The least precise source used for any of the processes.
     pub fn clock(&self) -> CpuClock {
         self.0.values().map(|cpu| cpu.clock).max().unwrap_or(CpuClock::Process)
     }

@@ -1,10 +1,10 @@
-//! What everybody else does to the machine while something is measured on it.
+//! Interference by other processes of the machine during a measurement.
 
 use crate::cores::process_cpu_ns;
 use crate::procfs::{self, MachineBusy};
 use flatout_net::clock::precise_ns;
 
-/// Watches the machine from its making on.
+/// Observes the machine since its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct CrowdWatch {
     begun_ns: u64,
@@ -13,18 +13,18 @@ pub struct CrowdWatch {
 }
 
 impl CrowdWatch {
-    /// Begins to watch.
+    /// Starts observing.
     pub fn begin() -> Self {
         Self { begun_ns: precise_ns(), busy: procfs::read_machine_busy().ok(), own_cpu_ns: process_cpu_ns() }
     }
 
-    /// Share of the machine's CPU that neither this process nor `server_cpu_ns` account for since then, 0 to 1. Nothing
-    /// where /proc cannot be read.
+    /// Share of the machine's CPU since then that neither this process nor `server_cpu_ns` accounts for, 0 to 1.
+    /// `None` if /proc is unreadable.
     pub fn other_cpu_share(&self, server_cpu_ns: u64) -> Option<f64> {
         self.crowd(server_cpu_ns).map(|crowd| crowd.other_cpu_share)
     }
 
-    /// What everybody has used since then, of which `server_cpu_ns` was the server's. Nothing where /proc cannot be read.
+    /// CPU use since then by role, of which `server_cpu_ns` was the server's. `None` if /proc is unreadable.
     pub fn crowd(&self, server_cpu_ns: u64) -> Option<Crowd> {
         let (before, after) = (self.busy?, procfs::read_machine_busy().ok()?);
         let elapsed_ns = precise_ns().saturating_sub(self.begun_ns) as f64;
@@ -41,28 +41,28 @@ impl CrowdWatch {
     }
 }
 
-/// Who used the machine's cores.
+/// CPU use of the machine by role.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crowd {
-    /// Share of the machine's CPU that neither client nor server used, 0 to 1.
+    /// Share of the machine's CPU used by neither client nor server, 0 to 1.
     pub other_cpu_share: f64,
-    /// Cores on which other processes ran, interrupts left out.
+    /// Cores used by other processes, without interrupts.
     pub other_cores: f64,
-    /// Cores that this process used.
+    /// Cores used by this process.
     pub client_cores: f64,
-    /// Cores that the server used.
+    /// Cores used by the server.
     pub server_cores: f64,
 }
 
 impl Crowd {
-    /// How much of the busiest client thread's wait for a core was for other processes. What runs while it waits is
-    /// another process, the server or another client thread, each in proportion to what it ran in all.
+    /// Share of the busiest client thread's waiting time caused by other processes. While it waits, another process,
+    /// the server or another client thread runs, each in proportion to its total use.
     pub fn of_client(&self, wait_share: f64, busy_share: f64) -> f64 {
         let rivals = self.other_cores + self.server_cores + (self.client_cores - busy_share).max(0.0);
         self.part_of(wait_share, rivals)
     }
 
-    /// The same of the server's threads together.
+    /// The same for all threads of the server.
     pub fn of_server(&self, wait_cores: f64) -> f64 {
         self.part_of(wait_cores, self.other_cores + self.client_cores)
     }

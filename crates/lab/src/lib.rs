@@ -1,13 +1,14 @@
-//! The load lab: benches, the machine's limits, and how both are shown.
+//! The load lab: benches, the machine's limits, and their presentation.
 //!
-//! - [`mod@bench`] runs a closed loop against a server, and the machine's own limit beside it when asked;
-//! - [`limits`] measures what this machine can do at most, with probes of our own;
-//! - [`target`] finds the server's processes on this machine and what they cost;
-//! - [`machine`] says what the figures were measured on;
-//! - [`view`] turns results into text for people and versioned JSON;
+//! - [`mod@bench`] runs a load against a server, and the machine's own limit for comparison if requested;
+//! - [`limits`] measures the upper limits of this machine with built-in probes;
+//! - [`target`] finds the server's processes on this machine and their costs;
+//! - [`machine`] describes the machine;
+//! - [`view`] renders results as text and versioned JSON;
 //! - [`workload`] reads lists and logs, and writes files to be served.
 //!
-//! Absent on purpose: sites, files to serve, and every other part of the server. The lab sees a server as a stranger does.
+//! Absent by design: sites, files to serve, and every other part of the server. The lab treats flatout like any other
+//! server.
 
 pub mod agent;
 pub mod bench;

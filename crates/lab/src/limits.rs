@@ -1,8 +1,8 @@
-//! `flatout limits`: what this machine can do at most, measured now, over loopback, by probes of our own.
+//! `flatout limits`: the upper limits of this machine, measured over loopback by built-in probes.
 //!
-//! Every probe plays both sides: a server role on one core and a client role on another, where there are two. Probes run
-//! in rounds, each probe once a round, so that a machine that changes its speed meanwhile changes it for all of them; what
-//! is told is the median of the rounds, with the least and the most.
+//! Every probe plays both sides: a server role on one core and a client role on another, if there are two. Probes run
+//! in rounds, each probe once per round, so that drift of the machine affects all of them; the result is the median
+//! of the rounds, with minimum and maximum.
 
 mod connect;
 mod http;
@@ -22,33 +22,33 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Length of the body that large transfers carry.
+/// Body length of large transfers, in bytes.
 pub const LARGE_BODY_BYTES: u64 = 10 * 1024 * 1024;
 
-/// How long and how often to probe.
+/// Duration and number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitsPlan {
-    /// Time for one probe in one round, at least [`PROBE_MIN`].
+    /// Duration of one probe in one round, at least [`PROBE_MIN`].
     pub probe: Duration,
     /// Rounds, at least 1.
     pub rounds: u32,
-    /// Length of the body that the small HTTP answers carry.
+    /// Body length of small HTTP responses, in bytes.
     pub body_bytes: u64,
 }
 
-/// Below this the start and the end of a probe weigh too much.
+/// Lower bound of a probe's duration: below it, start and end weigh too much.
 pub const PROBE_MIN: Duration = Duration::from_millis(50);
 
 /// The unit of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// So many things a second.
+    /// Operations per second.
     PerSecond,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
     /// Nanoseconds.
     Nanoseconds,
-    /// Nanoseconds of CPU for each mebibyte.
+    /// Nanoseconds of CPU per mebibyte.
     NanosecondsPerMebibyte,
 }
 
@@ -64,7 +64,7 @@ impl Unit {
     }
 }
 
-/// Declares what is measured: the name in JSON, its unit, and the words people read.
+/// Declares measures: the name in JSON, the unit, and the display text.
 macro_rules! measures {
     ($($variant:ident, $name:literal, $unit:ident, $words:literal;)*) => {
         /// One quantity that the probes measure.
@@ -74,7 +74,7 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// Every measure, in the order reports show them.
+            /// All measures, in report order.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The name used in JSON.
@@ -87,7 +87,7 @@ macro_rules! measures {
                 match self { $(Self::$variant => Unit::$unit,)* }
             }
 
-            /// What it is, for people.
+            /// The display text.
             pub const fn words(self) -> &'static str {
                 match self { $(Self::$variant => $words,)* }
             }
@@ -112,15 +112,15 @@ measures! {
     HttpLargeCpu,      "http_large_cpu_ns_per_mib",  NanosecondsPerMebibyte, "  its CPU for each MiB";
 }
 
-/// What one probe found.
+/// The result of one probe.
 #[derive(Debug)]
 struct Readings {
     measures: Vec<(Measure, f64)>,
-    /// How busy the two roles were meanwhile, where a probe can tell.
+    /// The load of the two roles, if the probe can determine it.
     roles: Option<RolesBusy>,
 }
 
-/// Shares of their time that the two sides of a probe were busy, 0 to 1.
+/// Shares of time that the two sides of a probe were busy, 0 to 1.
 #[derive(Clone, Copy, Debug)]
 struct RolesBusy {
     server: f64,
@@ -134,17 +134,17 @@ impl From<Vec<(Measure, f64)>> for Readings {
     }
 }
 
-/// Why the limits could not be measured.
+/// Why measuring the limits failed.
 #[derive(Debug)]
 pub enum LimitsError {
     /// A probe's socket or thread failed.
     Probe {
-        /// Which probe.
+        /// The probe.
         probe: &'static str,
-        /// What failed.
+        /// The error.
         cause: io::Error,
     },
-    /// The client that asks the bare loop failed.
+    /// The client of the bare loop failed.
     Client(BenchError),
 }
 
@@ -159,7 +159,7 @@ impl std::fmt::Display for LimitsError {
 
 impl std::error::Error for LimitsError {}
 
-/// Where a probe runs and for how long.
+/// The cores and the duration of a probe.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     cores: CorePair,
@@ -167,7 +167,7 @@ struct Setting {
     body_bytes: u64,
 }
 
-/// A probe and what it is called while it runs.
+/// A probe and its name in progress messages.
 struct Probe {
     name: &'static str,
     run: fn(Setting) -> Result<Readings, LimitsError>,
@@ -187,8 +187,8 @@ fn told(probe: &'static str, outcome: io::Result<Readings>) -> Result<Readings, 
     outcome.map_err(|cause| LimitsError::Probe { probe, cause })
 }
 
-/// Runs all probes. Before each, `progress` is told the round, from 1, and the probe; it may end the whole there, and
-/// what was measured by then is kept.
+/// Runs all probes. Before each, `progress` receives the round, from 1, and the probe; it may stop the run there, and
+/// the results so far are retained.
 pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str) -> ControlFlow<()>) -> LimitsReport {
     let cores = CorePair::choose();
     let setting = Setting { cores, duration: plan.probe.max(PROBE_MIN), body_bytes: plan.body_bytes };

@@ -1,16 +1,16 @@
-//! What the figures were measured on. An absolute figure without this beside it says little.
+//! The machine of a measurement, without which absolute figures mean little.
 
 use crate::cores::cores_allowed;
 use flatout_load::report::MachineReport;
 use serde::Serialize;
 use std::fs;
 
-/// The machine, as far as it bears on a measurement.
+/// Properties of the machine that affect a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
-    /// Model name of the processor, as the kernel tells it.
+    /// Model name of the processor, from the kernel.
     pub cpu_model: String,
-    /// Cores this process may use.
+    /// Cores available to this process.
     pub cores: usize,
     /// Kernel release, for example `6.12.0`.
     pub kernel: String,
@@ -19,7 +19,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine. What cannot be read is said to be unknown, never guessed.
+    /// Reads this machine. Unreadable values are reported as unknown, never guessed.
     pub fn here() -> Self {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory_info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -33,7 +33,7 @@ impl Machine {
     }
 }
 
-/// Settings of the kernel that bear on a run.
+/// Kernel settings that affect a run.
 const SYSCTLS: [&str; 7] = [
     "net.core.somaxconn",
     "net.ipv4.ip_local_port_range",
@@ -45,7 +45,7 @@ const SYSCTLS: [&str; 7] = [
 ];
 
 impl Machine {
-    /// The same with everything that a reader needs who wants to measure it again.
+    /// The same with everything needed to reproduce the measurement.
     pub fn report(&self) -> MachineReport {
         let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let sysctls = SYSCTLS.iter().filter_map(|name| {
@@ -88,7 +88,7 @@ fn known(text: &str) -> String {
     if text.is_empty() { "unknown".to_owned() } else { text.to_owned() }
 }
 
-/// x86 calls it `model name`; several ARM kernels name no model at all and give `Hardware` or nothing.
+/// The processor's model: x86 has `model name`; several ARM kernels have no model at all, only `Hardware` or nothing.
 fn cpu_model(cpu_info: &str) -> String {
     let field = |name: &str| {
         cpu_info.lines().find_map(|line| {
@@ -99,7 +99,7 @@ fn cpu_model(cpu_info: &str) -> String {
     field("model name").or_else(|| field("Hardware")).unwrap_or_else(|| "unknown CPU".to_owned())
 }
 
-/// The highest clock in kHz, where the kernel has it, else the first core's present one.
+/// The maximum clock in kHz, if the kernel has it, else the first core's current one.
 fn cpu_mhz(max_khz: Option<&str>, cpu_info: &str) -> Option<u64> {
     let max = max_khz.and_then(|text| text.parse::<u64>().ok()).map(|khz| khz / 1000);
     let present = || {

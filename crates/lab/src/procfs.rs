@@ -1,12 +1,12 @@
-//! The few files of /proc that the lab reads: CPU time by task and of the whole machine.
+//! Readers of /proc: CPU time by task and of the whole machine.
 //!
-//! Parsers take text, so they are tested without a kernel; readers name the file and hand over its text.
+//! Parsers take text, so they are tested without a kernel; readers open the file and call them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-/// On-CPU time and time spent ready but waiting for a core, in nanoseconds.
+/// CPU time and time spent ready but waiting for a core, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedTime {
     /// On a core.
@@ -15,7 +15,7 @@ pub struct SchedTime {
     pub wait_ns: u64,
 }
 
-/// On-CPU time in user mode and in the kernel, in ticks of 10 ms.
+/// CPU time in user mode and in the kernel, in ticks of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     /// In user mode.
@@ -25,7 +25,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// What was used between `earlier` and this.
+    /// The difference to `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
@@ -42,7 +42,7 @@ impl Ticks {
         (self.user + self.system) * TICK_NS
     }
 
-    /// Splits a time that was measured more exactly in the same proportion; by halves where ticks say nothing.
+    /// Splits a more precisely measured time in the same proportion; in halves if there are no ticks.
     pub fn split(self, cpu_ns: u64) -> flatout_load::report::Cpu {
         let all = self.user + self.system;
         let user_share = if all == 0 { 0.5 } else { self.user as f64 / all as f64 };
@@ -51,22 +51,22 @@ impl Ticks {
     }
 }
 
-/// Length of a tick of /proc/stat. The kernel's own ticks vary; those it shows to programs are 100 a second everywhere
-/// that Rust's standard library runs on.
+/// Length of a tick of /proc/stat. The kernel's internal ticks vary; those shown to programs are 100 per second on
+/// all platforms of Rust's standard library.
 const TICK_NS: u64 = 10_000_000;
 
-/// How busy the machine has been.
+/// CPU use of the whole machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineBusy {
-    /// Time on any core, of everybody and of the kernel itself, in nanoseconds, to a tick of 10 ms.
+    /// Busy time of all cores, including the kernel, in nanoseconds, to a tick of 10 ms.
     pub busy_ns: u64,
-    /// The part of it that processes ran: without interrupts, and without what a hypervisor took.
+    /// The part used by processes: without interrupts and stolen time.
     pub processes_ns: u64,
-    /// Cores of the machine, whether or not this process may use them.
+    /// Cores of the machine, including those unavailable to this process.
     pub cores: usize,
 }
 
-/// Times of every task of a process. Tasks that end while we look are left out, as are those that ended before.
+/// Times of every task of a process, without tasks that have ended or end meanwhile.
 pub fn read_task_times(pid: u32) -> io::Result<BTreeMap<u32, SchedTime>> {
     let mut tasks = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -88,17 +88,17 @@ pub fn read_own_ticks() -> io::Result<Ticks> {
     read_ticks("/proc/thread-self/stat", OWN_TICKS)
 }
 
-/// User and system time of a process with all its threads, ended ones too.
+/// User and system time of a process with all its threads, including ended ones.
 pub fn read_process_ticks(pid: u32) -> io::Result<Ticks> {
     read_ticks(&format!("/proc/{pid}/stat"), OWN_TICKS)
 }
 
-/// User and system time of the children of a process that have ended and were waited for.
+/// User and system time of a process's reaped children.
 pub fn read_children_ticks(pid: u32) -> io::Result<Ticks> {
     read_ticks(&format!("/proc/{pid}/stat"), CHILDREN_TICKS)
 }
 
-/// The parent of a process; nothing where the process is gone.
+/// The parent of a process; `None` if the process is gone.
 pub fn read_parent(pid: u32) -> Option<u32> {
     parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -110,7 +110,7 @@ pub fn read_parents() -> BTreeMap<u32, u32> {
     pids.filter_map(|pid| Some((pid, read_parent(pid)?))).collect()
 }
 
-/// The children that a process has now, those of all its threads. Nothing where the kernel does not list them
+/// The current children of a process, of all its threads. `None` if the kernel does not list them
 /// (`CONFIG_PROC_CHILDREN`) or the process is gone.
 pub fn read_children(pid: u32) -> Option<Vec<u32>> {
     let mut children = Vec::new();
@@ -125,7 +125,7 @@ pub fn read_children(pid: u32) -> Option<Vec<u32>> {
     Some(children)
 }
 
-/// Whether a process ignores SIGCHLD. The kernel then reaps its children itself, and nobody is told what they used.
+/// Returns whether a process ignores SIGCHLD, so that the kernel reaps its children without accounting for their use.
 pub fn ignores_children(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|text| parse_ignores_children(&text))
 }
@@ -142,7 +142,8 @@ fn parse_ignores_children(text: &str) -> bool {
     mask.is_some_and(|mask| mask & (1 << (rustix::process::Signal::CHILD.as_raw() - 1)) != 0)
 }
 
-/// Where user and system time stand among the fields after a program's name: its own, and those of its ended children.
+/// Positions of user and system time among the fields after the program's name: its own, and those of its reaped
+/// children.
 const OWN_TICKS: usize = 11;
 const CHILDREN_TICKS: usize = 13;
 
@@ -158,33 +159,33 @@ fn parse_ticks(text: &str, first: usize) -> Option<Ticks> {
     Some(Ticks { user: fields.next()?.parse().ok()?, system: fields.next()?.parse().ok()? })
 }
 
-/// Whether the calling thread runs before all usual ones. The kernel lets such threads have only 95 % of each second
+/// Returns whether the calling thread has a real-time policy. The kernel limits such threads to 95 % of each second
 /// (`kernel.sched_rt_runtime_us`), and stops one that never sleeps for the rest.
 pub fn is_realtime() -> bool {
     fs::read_to_string("/proc/thread-self/stat").is_ok_and(|text| parse_realtime(&text).unwrap_or_default())
 }
 
-/// Whether the scheduling policy, the 41st field, is FIFO, round robin or by deadlines.
+/// Returns whether the scheduling policy, the 41st field, is FIFO, round robin or deadline.
 fn parse_realtime(text: &str) -> Option<bool> {
     let (_, rest) = text.rsplit_once(')')?;
     let policy: u32 = rest.split_ascii_whitespace().nth(38)?.parse().ok()?;
     Some(matches!(policy, 1 | 2 | 6))
 }
 
-/// What a process holds and how often it was switched.
+/// Memory and context switches of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStatus {
     /// Resident memory, in bytes.
     pub memory_bytes: u64,
-    /// Most resident memory so far, in bytes.
+    /// Peak resident memory, in bytes.
     pub memory_bytes_peak: u64,
-    /// Context switches it asked for by waiting, of its first thread alone as the kernel has them.
+    /// Voluntary context switches; the kernel reports those of the first thread only.
     pub switches_voluntary: u64,
-    /// Context switches forced on it.
+    /// Involuntary context switches.
     pub switches_forced: u64,
 }
 
-/// Reads that of a process, the switches of all its threads added up.
+/// Reads that of a process, with the switches of all its threads added.
 pub fn read_process_status(pid: u32) -> io::Result<ProcessStatus> {
     let mut all = parse_process_status(&fs::read_to_string(format!("/proc/{pid}/status"))?);
     (all.switches_voluntary, all.switches_forced) = (0, 0);
@@ -211,13 +212,14 @@ fn parse_process_status(text: &str) -> ProcessStatus {
     }
 }
 
-/// Time that all cores together were busy since the machine started, and how many cores there are.
+/// Busy time of all cores since boot, and the number of cores.
 pub fn read_machine_busy() -> io::Result<MachineBusy> {
     parse_machine_busy(&fs::read_to_string("/proc/stat")?)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/stat has another form than expected"))
 }
 
-/// `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; guests are in user already.
+/// Parses `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; guests are included in
+/// user.
 fn parse_machine_busy(text: &str) -> Option<MachineBusy> {
     let all = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = all.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();

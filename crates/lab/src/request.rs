@@ -1,15 +1,15 @@
-//! The requests a bench sends over and over, each built once.
+//! The requests of a bench, each built once.
 
 use flatout_http::token::{is_token, trim};
 
-/// Why a field given on the command line cannot be sent.
+/// Why a field from the command line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldError {
-    /// There is no colon, or no proper name before it.
+    /// There is no colon, or no valid name before it.
     Name(String),
-    /// The value holds a control character.
+    /// The value contains a control character.
     Value(String),
-    /// The field belongs to the client itself.
+    /// The field is reserved for the client.
     Reserved(String),
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// Fields that say how a message is framed or what becomes of its connection.
+/// Fields of framing and connection handling.
 const RESERVED: [&str; 4] = ["connection", "content-length", "transfer-encoding", "expect"];
 
 /// One field line of the request.
@@ -57,31 +57,31 @@ impl Field {
     }
 }
 
-/// The version of HTTP that is spoken.
+/// The HTTP version of a bench.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// 1.0: a connection is kept only when both sides say so.
+    /// 1.0: a connection persists only if both sides say so.
     Http10,
     /// 1.1.
     #[default]
     Http11,
-    /// 2, with so many streams at once on a connection.
+    /// 2, with this many concurrent streams per connection.
     Http2 {
         /// At least 1.
         streams: u32,
     },
 }
 
-/// What a request says of its connection.
+/// The connection option of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionUse {
-    /// It is to be used again.
+    /// The connection persists.
     Kept,
-    /// This was the last request on it.
+    /// The last request on its connection.
     Last,
 }
 
-/// One request, before it is bytes.
+/// One request before encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The method.
@@ -90,14 +90,14 @@ pub struct Outline<'a> {
     pub target: &'a str,
     /// The Host field's value.
     pub host: &'a str,
-    /// Fields given besides, or instead of, our own.
+    /// Additional fields, or replacements of default ones.
     pub fields: &'a [Field],
     /// Content; empty for none.
     pub content: &'a [u8],
 }
 
 impl Outline<'_> {
-    /// The bytes of the request in HTTP/1. Fields given replace our own of the same name.
+    /// The request in HTTP/1 form. Given fields replace default ones of the same name.
     pub fn encode(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<u8> {
         let number = if version == HttpVersion::Http10 { "1.0" } else { "1.1" };
         let mut text = format!("{} {} HTTP/{number}\r\n", self.method, self.target);
@@ -112,7 +112,7 @@ impl Outline<'_> {
         bytes
     }
 
-    /// Name and value of every field of that request, in the order sent.
+    /// Name and value of every field of that request, in order.
     pub fn fields(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<(String, String)> {
         let own = [
             ("Host", self.host.to_owned()),
@@ -123,7 +123,7 @@ impl Outline<'_> {
         let mut sent: Vec<_> =
             own.into_iter().filter(|(name, _)| !is_given(name)).map(|(name, value)| (name.to_owned(), value)).collect();
         sent.extend(self.fields.iter().map(|field| (field.name.clone(), field.value.clone())));
-        // RFC 9110 §8.6: a method that means something by content says so even when there is none.
+        // RFC 9110 §8.6: a method that expects content declares its length even if it is empty.
         if !self.content.is_empty() || ["POST", "PUT", "PATCH"].contains(&self.method) {
             sent.push(("Content-Length".to_owned(), self.content.len().to_string()));
         }
@@ -155,7 +155,7 @@ impl Outline<'_> {
     }
 }
 
-/// Whether a text may be a method (RFC 9110 §9.1).
+/// Returns whether a text is a valid method (RFC 9110 §9.1).
 pub fn is_method(text: &str) -> bool {
     is_token(text.as_bytes())
 }

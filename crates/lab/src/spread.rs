@@ -1,4 +1,4 @@
-//! Several readings of one quantity, and how far they lie apart.
+//! Readings of one quantity, and their dispersion.
 
 use serde::Serialize;
 
@@ -9,19 +9,19 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Adds a reading. One that is not a number (nothing was measured) is left out.
+    /// Adds a reading, except NaN (nothing was measured).
     pub fn add(&mut self, reading: f64) {
         if reading.is_finite() {
             self.readings.push(reading);
         }
     }
 
-    /// Every reading, in the order taken.
+    /// All readings, in order.
     pub fn readings(&self) -> &[f64] {
         &self.readings
     }
 
-    /// The middle reading (the mean of the middle two), or 0 when there is none.
+    /// The median (the mean of the middle two), or 0 without readings.
     pub fn median(&self) -> f64 {
         let mut sorted = self.readings.clone();
         sorted.sort_by(f64::total_cmp);
@@ -32,12 +32,12 @@ impl Spread {
         }
     }
 
-    /// The smallest reading, or 0 when there is none.
+    /// The minimum, or 0 without readings.
     pub fn min(&self) -> f64 {
         self.readings.iter().copied().reduce(f64::min).unwrap_or(0.0)
     }
 
-    /// The largest reading, or 0 when there is none.
+    /// The maximum, or 0 without readings.
     pub fn max(&self) -> f64 {
         self.readings.iter().copied().reduce(f64::max).unwrap_or(0.0)
     }

@@ -1,9 +1,9 @@
-//! The server under test, when it runs on this machine: its processes and what they cost.
+//! The server under test, if it runs on this machine: its processes and their costs.
 //!
-//! A server is found by the port it listens on: listening sockets at the address, then every process that holds one of
-//! them, and every process that descends from one of those. That finds a master and its workers, all processes that share
-//! the port by `SO_REUSEPORT`, and children that serve connections without the listening socket. Processes behind the
-//! server (an application it forwards to) are not found, and not counted, unless it started them.
+//! A server is found by its port: listening sockets at the address, then every process that holds one of them, and
+//! all descendants of those. That finds a master and its workers, all processes that share the port by
+//! `SO_REUSEPORT`, and children that serve connections without the listening socket. Upstream processes (an
+//! application it forwards to) are not found, and not counted, unless the server started them.
 
 use crate::cpu::CpuReading;
 use crate::procfs;
@@ -13,16 +13,16 @@ use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// Why the server's CPU time is not known.
+/// Why the server's CPU time is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetUnknown {
-    /// The address is not one of this machine.
+    /// The address does not belong to this machine.
     NotLocal,
-    /// Nothing listens there, or another network namespace does.
+    /// Nothing listens there, or only in another network namespace.
     NothingListens,
-    /// Something listens, but its process belongs to somebody else.
+    /// A process of another user listens there.
     NotPermitted,
-    /// /proc could not be read.
+    /// /proc is unreadable.
     Unreadable,
 }
 
@@ -49,9 +49,9 @@ impl std::fmt::Display for TargetUnknown {
     }
 }
 
-/// Whether an address belongs to this machine.
+/// Returns whether an address belongs to this machine.
 pub fn is_local(address: IpAddr) -> bool {
-    // Binding succeeds for an address of ours and for no other, without sending anything.
+    // Binding succeeds only for an address of this machine, without sending anything.
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
@@ -65,7 +65,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds who listens at an address.
+    /// Finds the server that listens at an address.
     pub fn find(address: SocketAddr) -> Result<Self, TargetUnknown> {
         if !is_local(address.ip()) {
             return Err(TargetUnknown::NotLocal);
@@ -76,13 +76,13 @@ impl Target {
         Ok(Self { address, processes, listeners, name })
     }
 
-    /// Its processes now. Those that it forked since it was found are looked for again.
+    /// Its current processes, including new children.
     fn processes_now(&self) -> BTreeSet<u32> {
         let listeners = listeners_of(self.address).unwrap_or_else(|_| self.listeners.clone());
         descendants(&listeners).into_keys().collect()
     }
 
-    /// Notes which processes descend from it at the moment, so that it is known of one that comes and goes.
+    /// Records its current descendants, so that short-lived ones are known.
     pub fn look(&self, seen: &mut Seen) {
         seen.look(&self.listeners);
     }
@@ -103,7 +103,7 @@ impl Target {
         let reading = CpuReading::of(processes.iter().copied());
         let mut tasks = BTreeMap::new();
         for pid in processes {
-            // What a process used that is gone, the one that waited for it still tells.
+            // The time of a process that is gone is still in the one that reaped it.
             for (task, time) in procfs::read_task_times(pid).unwrap_or_default() {
                 tasks.insert(task, TaskCpu { pid, time });
             }
@@ -113,7 +113,7 @@ impl Target {
 }
 
 impl Target {
-    /// What its processes hold and how often they were switched, added up, and their user and system time.
+    /// Total memory, context switches, and user and system time of its processes.
     pub fn status(&self) -> TargetStatus {
         let processes = self.processes_now();
         let mut sum = TargetStatus::default();
@@ -132,20 +132,20 @@ impl Target {
     }
 }
 
-/// All processes of a server together, at one moment.
+/// The sum over a server's processes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetStatus {
-    /// Processes that could be read.
+    /// Readable processes.
     pub processes: u32,
     /// User and system time so far.
     pub ticks: procfs::Ticks,
     /// Resident memory, in bytes.
     pub memory_bytes: u64,
-    /// Most resident memory so far, in bytes; of each process at its own time.
+    /// Sum of the peaks of resident memory so far, in bytes.
     pub memory_bytes_peak: u64,
-    /// Context switches asked for by waiting, of threads that still live.
+    /// Voluntary context switches of living threads.
     pub switches_voluntary: u64,
-    /// Context switches forced on them.
+    /// Involuntary context switches of living threads.
     pub switches_forced: u64,
 }
 
@@ -177,8 +177,7 @@ pub struct CpuSnapshot {
 }
 
 impl CpuSnapshot {
-    /// What was used between `earlier` and this. What began meanwhile counts whole. `seen` are processes that were noticed
-    /// in between.
+    /// CPU time used since `earlier`. New tasks count completely. `seen` are processes observed in between.
     pub fn since(&self, earlier: &Self, seen: &Seen) -> CpuUsed {
         let (mut by_task, mut wait_ns) = (Vec::new(), 0);
         for (task, now) in &self.tasks {
@@ -210,22 +209,22 @@ pub struct TaskUsed {
     pub cpu_ns: u64,
 }
 
-/// Share of the time a task must have been on a core to count as busy. A guess: above the housekeeping of idle threads,
-/// below a worker that shares the load with three others.
+/// Share of time on a core above which a task counts as busy. A guess: above the housekeeping of idle threads, below
+/// a worker that shares the load with three others.
 const BUSY_SHARE_MIN: f64 = 0.05;
 
 /// CPU time used between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuUsed {
-    /// Each task's part, of those that are still there, lowest task id first.
+    /// The use of each task that still exists, by ascending task ID.
     pub by_task: Vec<TaskUsed>,
-    /// On-CPU time of tasks and children that ended meanwhile, in nanoseconds.
+    /// CPU time of tasks and children that ended meanwhile, in nanoseconds.
     pub ended_ns: u64,
-    /// Time that the tasks which are still there were ready and waited for a core, in nanoseconds.
+    /// Time that existing tasks were ready and waited for a core, in nanoseconds.
     pub wait_ns: u64,
-    /// Where the time was read.
+    /// The source of the times.
     pub clock: CpuClock,
-    /// Whether more was used: by children that ended, and whose time nobody was told.
+    /// True if the real use was higher: by ended children whose time was not accounted for.
     pub is_short: bool,
 }
 
@@ -235,7 +234,7 @@ impl CpuUsed {
         self.ended_ns + self.by_task.iter().map(|task| task.cpu_ns).sum::<u64>()
     }
 
-    /// Adds what was used in another span of time.
+    /// Adds the use of another period.
     pub fn merge(&mut self, other: &Self) {
         self.ended_ns += other.ended_ns;
         self.wait_ns += other.wait_ns;
@@ -248,7 +247,7 @@ impl CpuUsed {
         }
     }
 
-    /// Tasks that were busy during `elapsed_ns`, the busiest first. The busiest counts even if it mostly slept.
+    /// Tasks that were busy during `elapsed_ns`, the busiest first. The busiest is always included.
     pub fn busy_tasks(&self, elapsed_ns: u64) -> Vec<u32> {
         let mut by_cpu = self.by_task.clone();
         by_cpu.sort_by_key(|task| std::cmp::Reverse(task.cpu_ns));

@@ -1,14 +1,14 @@
-//! The processes of a server: those that hold its listening socket, and all that descend from them.
+//! The processes of a server: those that hold its listening socket, and all their descendants.
 //!
-//! Workers of Node's `cluster`, and children that serve one connection each, hold no listening socket. They are found by
-//! their parents. Not followed: children of a process that started this one, whose other children need not be the server's;
-//! and a child that leaves its family by forking twice.
+//! Workers of Node's `cluster`, and children that serve one connection each, hold no listening socket. They are found
+//! by their parents. Not followed: children of a process that started this one, whose other children need not belong
+//! to the server; and daemonised children, which fork twice.
 
 use crate::procfs;
 use flatout_net::process_clock::process_cpu_ns;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// These processes and all that descend from them now, each with its parent where that is among them.
+/// These processes and all their current descendants, each with its parent if that is among them.
 pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
     let own = own_line();
     let mut parents: Option<BTreeMap<u32, u32>> = None;
@@ -32,7 +32,7 @@ pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
     found
 }
 
-/// This process and those that it descends from.
+/// This process and its ancestors.
 fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut next = Some(std::process::id());
@@ -42,15 +42,15 @@ fn own_line() -> BTreeSet<u32> {
     line
 }
 
-/// Processes that were there at some time: the parent of each, and what it had used when it was last seen.
+/// Processes observed at some time: the parent of each, and its last known CPU use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen(BTreeMap<u32, (u32, u64)>);
 
-/// Most processes that are kept in mind.
+/// Upper bound of observed processes.
 const SEEN_MAX: usize = 100_000;
 
 impl Seen {
-    /// Looks for all that descend from these processes now.
+    /// Records all current descendants of these processes.
     pub fn look(&mut self, roots: &BTreeSet<u32>) {
         for (pid, parent) in descendants(roots) {
             if let (Some(parent), Ok(own_ns)) = (parent, process_cpu_ns(pid))
@@ -61,7 +61,7 @@ impl Seen {
         }
     }
 
-    /// Each process with its parent and what it had used, in nanoseconds.
+    /// Each process with its parent and its CPU use, in nanoseconds.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         self.0.iter().map(|(pid, (parent, own_ns))| (*pid, *parent, *own_ns))
     }

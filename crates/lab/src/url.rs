@@ -1,4 +1,4 @@
-//! The URL a bench is pointed at: only what a client must know to send a request there.
+//! The URL of a bench, with the parts that a client needs to send a request.
 
 use crate::target::is_local;
 use flatout_net::socket::read_listening;
@@ -7,34 +7,34 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// An `http` or `https` URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// Whether the scheme is https.
+    /// True for https.
     pub secure: bool,
     /// Host as written, without the brackets of an IPv6 address.
     pub host: String,
-    /// Port as written, or the scheme's own.
+    /// Port as written, or the scheme's default.
     pub port: u16,
     /// Path and query, in origin form, beginning with a slash.
     pub target: String,
 }
 
-/// Why a text is no URL that can be benched.
+/// Why a text is not a valid URL for a bench.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UrlError {
-    /// It says another scheme, or none.
+    /// The scheme is unknown or missing.
     SchemeUnknown(String),
     /// There is no host.
     HostMissing,
-    /// There is a user name before the host.
+    /// There is user information before the host.
     UserInfo,
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     PortInvalid(String),
-    /// The host or the path holds a character that must be percent-encoded.
+    /// The host or the path contains a character that must be percent-encoded.
     CharacterInvalid(char),
     /// The name has no address.
     Unresolvable {
         /// The name.
         host: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
 }
@@ -104,14 +104,14 @@ impl Url {
         Ok(Self { secure, host: host.to_owned(), port, target: format!("{slash}{path}") })
     }
 
-    /// The Host field's value: the port is left out where it is the default.
+    /// The Host field's value, without the scheme's default port.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// An address of the host. A name with several addresses (`localhost` has two) gives the first one that something on
-    /// this machine listens at, else the first of IPv4, else the first.
+    /// An address of the host. Of several (`localhost` has two), the first with a listener on this machine, else the
+    /// first IPv4 address, else the first.
     pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
         let unresolvable = |cause: String| UrlError::Unresolvable { host: self.host.clone(), cause };
         let addresses: Vec<SocketAddr> = (self.host.as_str(), self.port)

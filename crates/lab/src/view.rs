@@ -1,5 +1,4 @@
-//! How results are shown: text for people, classic reports, one page of HTML, tables, metrics and JSON for programs, and
-//! a view that lives while a run does.
+//! Presentation of results: text, classic reports, one page of HTML, tables, metrics, JSON, and a live view.
 
 pub mod bundle;
 pub mod chart;

@@ -1,4 +1,4 @@
-//! Workloads on this machine: lists and logs read from files, and files written to be served.
+//! Workloads on this machine: reading lists and logs, and writing files to be served.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use flatout_load::workload::fileset::{Content, FileSpec, Fileset};
@@ -9,23 +9,23 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Largest list that is read, in bytes.
+/// Upper bound of a list, in bytes.
 pub const LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// The list that is written beside the files of a set.
+/// File name of the list written beside the files of a set.
 pub const FILELIST_NAME: &str = "filelist";
 
 /// Bytes read or written at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A workload that could not be had from a file.
+/// Why a workload could not be read from a file.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file could not be read.
     Io(PathBuf, io::Error),
     /// It is larger than [`LIST_BYTES_MAX`].
     TooLarge(PathBuf),
-    /// Lines of it are malformed, or there is nothing in it.
+    /// Some lines are malformed, or it is empty.
     Malformed(PathBuf, Faults),
 }
 
@@ -47,23 +47,23 @@ impl std::error::Error for ReadError {}
 /// Reads a filelist in WebStone's format.
 ///
 /// # Errors
-/// Why it cannot be used, with the numbers of malformed lines.
+/// The reason, with the numbers of malformed lines.
 pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
     filelist::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
 
-/// Reads a list of URLs that are asked for in turn.
+/// Reads a list of URLs that are requested in turn.
 ///
 /// # Errors
-/// Why it cannot be used, with the numbers of malformed lines.
+/// The reason, with the numbers of malformed lines.
 pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
     urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
 
-/// Reads an access log, `-` being standard input, as far as the bounds of [`Log`] go; its faults are in it.
+/// Reads an access log, from standard input for `-`, within the bounds of [`Log`]; the result contains its faults.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn read_log(path: &Path) -> Result<Log, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut input = open(path).map_err(failed)?;
@@ -80,19 +80,19 @@ pub fn read_log(path: &Path) -> Result<Log, ReadError> {
     }
 }
 
-/// The same of a log of which every line must be sound.
+/// Reads an access log in which every line must be valid.
 ///
 /// # Errors
-/// When it cannot be read, or lines are malformed: each is named by its number.
+/// If it cannot be read, or lines are malformed: the error has their numbers.
 pub fn read_sound_log(path: &Path) -> Result<Log, ReadError> {
     let log = read_log(path)?;
     if log.faults.is_empty() { Ok(log) } else { Err(ReadError::Malformed(path.to_owned(), log.faults)) }
 }
 
-/// The text of a list, `-` being standard input.
+/// The text of a list, from standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be read, or is too large.
+/// If it cannot be read, or is too large.
 pub fn read_list(path: &Path) -> Result<Vec<u8>, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut text = Vec::new();
@@ -111,12 +111,12 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// Why a set of files was not written, or not all of it.
+/// Why a set of files was not written completely.
 #[derive(Debug)]
 pub enum MakeError {
-    /// The folder holds something else than an earlier set of this name.
+    /// The folder contains something other than an earlier set of this name.
     NotEmpty(PathBuf),
-    /// The disk has less room than the set needs.
+    /// The disk has less space than the set needs.
     NoRoom {
         /// Bytes that are free.
         free: u64,
@@ -125,11 +125,11 @@ pub enum MakeError {
     },
     /// Writing failed.
     Io {
-        /// What was written.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         error: io::Error,
-        /// Files that were whole by then, and stay.
+        /// Completed files, which remain.
         written: usize,
         /// Files of the set.
         files: usize,
@@ -156,11 +156,11 @@ impl fmt::Display for MakeError {
 
 impl std::error::Error for MakeError {}
 
-/// Writes the files of a set into a folder, which is made where it is not there, and their list beside them, each with its
-/// size and SHA-256. `progress` is told how many files are written. Returns the list's path.
+/// Writes the files of a set into a folder, which is created if necessary, and their list with each size and SHA-256.
+/// `progress` receives the number of files written. Returns the list's path.
 ///
 /// # Errors
-/// Why not, or not all.
+/// The reason.
 pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Result<PathBuf, MakeError> {
     let files = set.files.len();
     let failed = |path: &Path, written: usize| {
@@ -173,7 +173,7 @@ pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Re
     }
     check_room(set, folder)?;
     let list = folder.join(FILELIST_NAME);
-    // First, so that a set broken off is known as ours; the whole list with its digests replaces it at the end.
+    // First, so that an interrupted set is recognised; the complete list with digests replaces it at the end.
     fs::write(&list, set.filelist(|_| None)).map_err(failed(&list, 0))?;
     let mut digests = Vec::with_capacity(files);
     for (index, file) in set.files.iter().enumerate() {
