@@ -1,4 +1,4 @@
-//! A connection as pages may have it: what is switched on, what is forbidden, and how long it may take.
+//! SQLite connection for pages: configuration, restrictions and time limits.
 
 use crate::pending::Watch;
 use crate::reason::{DataError, DataReason};
@@ -15,77 +15,76 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Instructions of SQLite's machine between two looks at the clock: some tens of microseconds.
+/// SQLite VM instructions between two checks of the clock: some tens of microseconds.
 const PROGRESS_INSTRUCTIONS: i32 = 2_000;
 
-/// Prepared statements that a connection keeps. A site has tens; parameters keep values out of their texts.
+/// Prepared statements cached per connection. A site has tens; parameters separate values from their texts.
 const STATEMENTS_MAX: usize = 256;
 
-/// KiB of pages that the writer keeps in memory.
+/// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: u32 = 8 * 1024;
 
-/// The log of changes is cut to this when it begins anew.
+/// Size to which the write-ahead log is truncated when it restarts, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// Bytes that SQLite may have in the whole process. Sorting happens in memory, as a confined server may have no folder
-/// for temporary files; a query that needs more than this is refused, and the server lives.
+/// Maximum bytes of SQLite's heap in the whole process. Sorting uses memory, as a confined server may have no folder
+/// for temporary files; a query that needs more fails, and the server continues.
 const HEAP_BYTES_MAX: i64 = 1 << 30;
 
-/// Bytes of one text, blob or row; also of what a function makes in one instruction, which nothing can interrupt.
+/// Maximum bytes of a text, blob or row; also of a function's result in one instruction, which is not interruptible.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
 
-/// Bytes of a statement's text.
+/// Maximum bytes of a statement's text.
 const SQL_BYTES_MAX: i32 = 256 << 10;
 
-/// Bytes of a LIKE or GLOB pattern: its matching is exponential in the wildcards, and one instruction.
+/// Maximum bytes of a LIKE or GLOB pattern: matching is exponential in the wildcards, and one instruction.
 const PATTERN_BYTES_MAX: i32 = 64;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It reads, and cannot write.
+    /// Read-only.
     Reader {
-        /// KiB of pages that it keeps in memory: a page that is not there is read from the kernel, at the price of a
-        /// system call and a copy.
+        /// Page cache in KiB: reading an uncached page costs a system call and a copy.
         cache_kib: u32,
     },
-    /// It is the one that writes.
+    /// The single writer.
     Writer,
 }
 
-/// Whose statements a connection runs.
+/// Origin of the statements on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Trust {
-    /// A page's: they read and write, and change the schema.
+    /// A page: may read, write and change the schema.
     Page,
-    /// A migration's: they may set things, and not end the transaction they are in.
+    /// A migration: may use settings, but not end its transaction.
     Migration,
-    /// Our own.
+    /// This crate.
     Ours,
 }
 
-/// A connection with its bounds.
+/// A connection with its limits.
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) bounds: Arc<Bounds>,
 }
 
-/// What a connection's callbacks look at: they run within SQLite's calls, on the same thread.
+/// Limits for a connection's callbacks, which run within SQLite calls on the same thread.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     start: Instant,
-    /// Nanoseconds after `start` when what runs is stopped.
+    /// Deadline of the running statement, in nanoseconds after `start`.
     run_until: AtomicU64,
-    /// Nanoseconds after `start` when a lock is waited for no more.
+    /// Deadline for waiting for a lock, in nanoseconds after `start`.
     wait_until: AtomicU64,
-    /// Whose statements these are: [`Trust`].
+    /// Origin of the statements: [`Trust`].
     trust: AtomicU8,
-    /// A statement was forbidden something.
+    /// Whether a statement attempted something forbidden.
     forbidden: AtomicBool,
-    /// Who waits for the statement that runs; nobody: it is stopped.
+    /// Tracks whether the running statement's result is still awaited; if not, it is stopped.
     asker: Mutex<Option<Watch>>,
-    /// Pages in the log of changes after the last commit.
+    /// Pages in the write-ahead log after the last commit.
     pub(crate) log_pages: AtomicU32,
 }
 
@@ -99,7 +98,7 @@ impl Session {
         if role == Role::Writer {
             create_private(path);
         }
-        // Without SQLITE_OPEN_URI: a path is a path, whatever it begins with.
+        // Without SQLITE_OPEN_URI: a path is never a URI, however it begins.
         let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| open_failure(path, &error))?;
         let mut session = Self { connection, bounds: Arc::default() };
@@ -119,13 +118,14 @@ impl Session {
                     Some(format!("the journal stays in mode {mode}")),
                 ));
             }
-            // NORMAL, unless `sync_commits` says FULL: a commit is in the kernel's hands when the page hears of it, and the file is synced
-            // only when the log is copied into it. A crash of this process loses nothing and a power cut may lose the
-            // last commits, but never tears the database (https://www.sqlite.org/pragma.html#pragma_synchronous).
+            // NORMAL, unless `sync_commits` sets FULL: when a page learns of a commit, the kernel has it, and the file
+            // is synced only when the log is copied into it. A crash of this process loses nothing; a power failure
+            // may lose the last commits, but never corrupts the database
+            // (https://www.sqlite.org/pragma.html#pragma_synchronous).
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
             self.connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
             let bounds = Arc::clone(&self.bounds);
-            // In place of SQLite's own checkpoint, which would run before the pages hear of their commits.
+            // Replaces SQLite's own checkpoint, which would delay the reports of commits.
             self.connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
                 bounds.log_pages.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
                 Ok(())
@@ -139,7 +139,7 @@ impl Session {
         self.connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
         self.connection.pragma_update(None, "temp_store", "MEMORY")?;
         self.connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_MAX)?;
-        // A reader that has never looked learns here that the file is damaged or no database.
+        // A reader's first access detects a file that is damaged or not a database.
         self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         self.confine()?;
         self.connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -147,16 +147,16 @@ impl Session {
         self.connection.progress_handler(PROGRESS_INSTRUCTIONS, Some(move || bounds.is_over()))
     }
 
-    /// What a page cannot do, whatever its SQL says.
+    /// Restricts statements of pages.
     fn confine(&mut self) -> rusqlite::Result<()> {
         let connection = &mut self.connection;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // "x" is a column's name, and a misspelt one an error rather than the text x.
+        // "x" is always a column name: a misspelt one is an error, not the text x.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
-        // A statement is compiled once. With statistics of ANALYZE there, SQLite would compile it again for each value that is
-        // bound, which takes longer than most queries do (https://www.sqlite.org/queryplanner-ng.html#qpsg).
+        // A statement is compiled once. With ANALYZE statistics, SQLite would recompile it for each bound value, which
+        // takes longer than most queries (https://www.sqlite.org/queryplanner-ng.html#qpsg).
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
@@ -167,8 +167,8 @@ impl Session {
         connection.authorizer(Some(move |context: AuthContext<'_>| bounds.authorize(&context)))
     }
 
-    /// Runs one of our own statements. It is not kept prepared: those that are kept are found by their text, and a page
-    /// that gave the same would have it without being asked what it does.
+    /// Runs a statement of this crate without caching it: the cache is keyed by text, and a page with the same text
+    /// would get the statement without authorization.
     pub(crate) fn command(&self, sql: &str) -> Result<(), DataError> {
         let done = self.trusted(Trust::Ours, |connection| {
             let mut statement = connection.prepare(sql)?;
@@ -179,13 +179,13 @@ impl Session {
         done.map_err(|error| self.failure(&error))
     }
 
-    /// Has SQLite sync the log at every commit from now on (`synchronous` FULL).
+    /// Makes SQLite sync the log at every commit from now on (`synchronous` FULL).
     pub(crate) fn sync_commits(&self) -> Result<(), DataError> {
         let set = self.trusted(Trust::Ours, |connection| connection.pragma_update(None, "synchronous", "FULL"));
         set.map_err(|error| self.failure(&error))
     }
 
-    /// Does what a page may not.
+    /// Runs `work` with the rights of `trust`.
     pub(crate) fn trusted<T>(&self, trust: Trust, work: impl FnOnce(&Connection) -> T) -> T {
         self.bounds.trust(trust);
         let done = work(&self.connection);
@@ -193,14 +193,14 @@ impl Session {
         done
     }
 
-    /// Allows statements as long as a migration's file may be, or again no longer than a page's.
+    /// Sets the limit on statement texts: that of migration files if `allow`, otherwise that of pages.
     pub(crate) fn allow_long_texts(&self, allow: bool) -> Result<(), DataError> {
         let bytes_max = if allow { VALUE_BYTES_MAX } else { SQL_BYTES_MAX };
         let set = self.connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
         set.map(drop).map_err(|error| failure(&error))
     }
 
-    /// The reason for an error of a page's statement.
+    /// Error of a page's statement.
     pub(crate) fn failure(&self, error: &rusqlite::Error) -> DataError {
         let error = failure(error);
         if self.bounds.forbidden.swap(false, Ordering::Relaxed) {
@@ -225,7 +225,7 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Whose statements follow.
+    /// Sets the origin of the following statements.
     pub(crate) fn trust(&self, trust: Trust) {
         self.trust.store(trust as u8, Ordering::Relaxed);
     }
@@ -234,18 +234,18 @@ impl Bounds {
         u64::try_from(instant.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// From now on locks are waited for until `instant`.
+    /// Sets the deadline for locks.
     pub(crate) fn wait_until(&self, instant: Instant) {
         self.wait_until.store(self.since_start(instant), Ordering::Relaxed);
     }
 
-    /// A statement begins: it is stopped at `until`, or when `asker` has given up.
+    /// Begins a statement, which stops at `until` or when `asker` reports that the result is no longer awaited.
     pub(crate) fn run_until(&self, until: Instant, asker: Option<Watch>) {
         self.run_until.store(self.since_start(until), Ordering::Relaxed);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = asker;
     }
 
-    /// The statement has ended.
+    /// Ends the statement.
     pub(crate) fn run_on(&self) {
         self.run_until.store(u64::MAX, Ordering::Relaxed);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -258,12 +258,12 @@ impl Bounds {
                 || self.asker.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Watch::is_given_up))
     }
 
-    /// Waits a little for another process's lock; false: it has been long enough.
+    /// Waits briefly for another process's lock; returns false at the deadline.
     fn wait_for_lock(&self, count: i32) -> bool {
         if self.since_start(Instant::now()) >= self.wait_until.load(Ordering::Relaxed) {
             return false;
         }
-        // Most locks are held for as long as one commit takes; one that is held longer costs a look every 10 ms.
+        // Most locks are held for one commit; for longer ones, retry every 10 ms.
         let pause_us = 100_u64 << count.clamp(0, 7);
         thread::sleep(Duration::from_micros(pause_us.min(10_000)));
         true
@@ -276,7 +276,7 @@ impl Bounds {
         }
         let allowed = match context.action {
             AuthAction::Pragma { pragma_name, pragma_value } => {
-                // Full-text search asks for these two while it works; they tell nothing and set nothing.
+                // Full-text search uses these two internally; they reveal and change nothing.
                 let is_asked = matches!(pragma_name, "data_version" | "page_size") && pragma_value.is_none();
                 is_asked || trust == Trust::Migration as u8
             }
@@ -285,7 +285,7 @@ impl Bounds {
             | AuthAction::Detach { .. }
             | AuthAction::Transaction { .. }
             | AuthAction::Savepoint { .. }
-            // Temporary tables would be the connection's, and so the next page's.
+            // Temporary tables would belong to the connection, and so be visible to the next page.
             | AuthAction::CreateTempTable { .. }
             | AuthAction::CreateTempIndex { .. }
             | AuthAction::CreateTempTrigger { .. }
@@ -308,17 +308,17 @@ impl Bounds {
     }
 }
 
-/// SQL functions that reach beyond the database. `fts3_tokenizer` takes and gives addresses of native code, also where
-/// SQLite's own switch for it is off: <https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers>.
+/// SQL functions that reach beyond the database. `fts3_tokenizer` accepts and returns addresses of native code, even
+/// if SQLite's own switch for it is off: <https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers>.
 const FORBIDDEN_FUNCTIONS: [&str; 2] = ["load_extension", "fts3_tokenizer"];
 
-/// Creates the file for its owner alone, where there is none: what pages keep is not for every user of the machine. SQLite gives
-/// the log and its index beside the file the same mode. A failure is left to SQLite, which names it.
+/// Creates a missing file with access for its owner only, since the data is not for other users of the machine. SQLite
+/// gives the log and its index the same mode. On failure SQLite reports the error.
 fn create_private(path: &Path) {
     let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
-/// Why a file could not be opened. SQLite says only that it could not; the folder tells more.
+/// Error of opening a file. SQLite's message is unspecific; the folder reveals more.
 fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
     let found = failure(error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -336,7 +336,7 @@ fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
         (_, Ok(file)) if file.is_dir() => {
             DataError::new(DataReason::FileNotDatabase, format!("{}: a folder", path.display()))
         }
-        // It could be made were the folder writable.
+        // A writable folder would be sufficient to create it.
         (Ok(_), Err(failed)) if failed.kind() == io::ErrorKind::NotFound => {
             DataError::new(DataReason::FileReadOnly, detail)
         }
@@ -344,7 +344,7 @@ fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
     }
 }
 
-/// The reason for an error of SQLite's.
+/// Error of SQLite as a [`DataError`].
 pub(crate) fn failure(error: &rusqlite::Error) -> DataError {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
@@ -377,7 +377,7 @@ fn reason(error: ffi::Error, message: &str) -> DataReason {
             _ => DataReason::ConstraintOther,
         },
         ErrorCode::Unknown if message.starts_with("cannot VACUUM") => DataReason::SqlForbidden,
-        // The text of a statement that is too long says nothing else.
+        // SQLite's message for an overlong statement has no other distinction.
         ErrorCode::TooBig if message.contains("statement too long") => DataReason::SqlTooLong,
         ErrorCode::Unknown | ErrorCode::SchemaChanged => DataReason::SqlInvalid,
         ErrorCode::AuthorizationForStatementDenied => DataReason::SqlForbidden,

@@ -1,4 +1,4 @@
-//! A database file: opened once a process, asked by every worker.
+//! A database file, opened once per process and shared by all workers.
 
 use crate::connection::{Role, Session};
 use crate::limits::Limits;
@@ -19,43 +19,43 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Readers of one file at the most.
+/// Maximum readers per file.
 const READERS_MAX: usize = 64;
 
-/// KiB of pages that the readers of a file keep in memory, all together, and each at the least.
+/// Total page cache of the readers of a file, and the minimum for each, in KiB.
 const CACHE_KIB: u32 = 64 * 1024;
 const CACHE_KIB_MIN: u32 = 4 * 1024;
 
-/// A database file, as one holder asks it: cheap to clone, shared among threads. All that hold the same file share
-/// its one writer and its readers, each within limits of its own; the file is closed when the last lets go.
+/// Handle of a database file: cheap to clone, shared among threads. All handles of a file share its single writer and
+/// its readers, each with separate limits; dropping the last one closes the file.
 #[derive(Clone, Debug)]
 pub struct Database {
     file: Arc<File>,
     limits: Limits,
 }
 
-/// What happened to a database since it was opened, by all who hold it.
+/// Event counts of a database since it was opened, over all handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Statements that readers ran.
+    /// Statements run by readers.
     pub reads: u64,
-    /// Statements, and transactions given whole, that the writer ran.
+    /// Statements, and batch transactions, run by the writer.
     pub writes: u64,
-    /// Commits of them: several writes that wait at once share one.
+    /// Their commits: concurrent writes share one.
     pub commits: u64,
-    /// Transactions that were begun and led by a page.
+    /// Interactive transactions begun.
     pub transactions: u64,
-    /// Statements that failed, for whatever reason.
+    /// Failed statements.
     pub failed: u64,
 }
 
-/// A file that is open: the threads end with the last holder.
+/// An open file. Dropping it ends its threads.
 struct File {
     path: PathBuf,
     shared: Arc<Shared>,
 }
 
-/// What the threads of a file share with those who ask.
+/// State shared by the threads and handles of a file.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) reads: Queue<Ask>,
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
 }
 
-/// [`Counts`], counted.
+/// Atomic [`Counts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: AtomicU64,
@@ -74,7 +74,7 @@ pub(crate) struct Counters {
     pub(crate) failed: AtomicU64,
 }
 
-/// A statement that somebody waits for.
+/// A queued statement.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) sql: Box<str>,
@@ -85,12 +85,12 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// When its waiting ends.
+    /// Deadline for its start.
     pub(crate) fn wait_until(&self) -> Instant {
         self.asked_at + Duration::from_millis(self.limits.wait_max_ms)
     }
 
-    /// Itself, while somebody waits for it and has not waited for too long.
+    /// Returns itself if its result is still awaited and its deadline has not passed.
     pub(crate) fn in_time(self, counters: &Counters) -> Option<Self> {
         if self.promise.is_given_up() {
             return None;
@@ -105,9 +105,9 @@ impl Ask {
 }
 
 impl Database {
-    /// Opens the file, or makes it when its folder exists, with at least `readers` threads that read. Blocks for as
-    /// long as the disk takes, and at most `limits.wait_max_ms` for another process's lock: for a server's start, not
-    /// for its event loop. A file that is open in this process already is not opened again.
+    /// Opens the file, or creates it in an existing folder, with at least `readers` reading threads. Blocks on the
+    /// disk, and up to `limits.wait_max_ms` on another process's lock: for the start of a server, not for its event
+    /// loop. A file that is already open in this process is shared.
     pub fn open(path: &Path, readers: usize, limits: Limits) -> Result<Self, DataError> {
         let path = absolute(path)?;
         let mut files = lock(FILES.get_or_init(Mutex::default));
@@ -124,8 +124,8 @@ impl Database {
         Ok(Self { file, limits })
     }
 
-    /// Applies those files `NNN_name.sql` of a folder that have not been, in order, each in a transaction of its own.
-    /// Returns the names of those applied now. Blocks, as `open` does.
+    /// Applies the pending migrations `NNN_name.sql` of a folder in order, each in a separate transaction. Returns the
+    /// names of those applied now. Blocks like `open`.
     pub fn migrate(&self, folder: &Path) -> Result<Vec<String>, DataError> {
         let (promise, pending) = pair();
         let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
@@ -133,8 +133,8 @@ impl Database {
         pending.wait()
     }
 
-    /// Has every commit reach the disk before its statement is answered, for all that hold the file, until the last lets
-    /// go. Blocks, as `open` does.
+    /// Makes every commit reach the disk before it is reported, for all handles of the file, until the last is
+    /// dropped. Blocks like `open`.
     pub fn sync_commits(&self) -> Result<(), DataError> {
         let (promise, pending) = pair();
         let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
@@ -147,8 +147,8 @@ impl Database {
         &self.file.path
     }
 
-    /// Runs a statement that reads, on a reader; one that turns out to write goes to the writer, at the price of a
-    /// detour.
+    /// Runs a read-only statement on a reader. A statement that writes is forwarded to the writer, with additional
+    /// latency.
     pub fn query(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (ask, pending) = self.ask(sql, parameters);
         if let Err(refused) = self.file.shared.reads.push(ask, self.limits.queue_max) {
@@ -162,16 +162,14 @@ impl Database {
         pending
     }
 
-    /// Runs a statement that writes, on the writer, in a transaction of its own as far as anybody can tell. It is
-    /// committed when the answer is there.
+    /// Runs a statement on the writer, in effect in a separate transaction. It is committed when the result arrives.
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (ask, pending) = self.ask(sql, parameters);
         self.file.shared.write(Job::One(ask));
         pending
     }
 
-    /// Runs statements in one transaction: all of them, or, as soon as one fails, none. The answer has one [`Rows`]
-    /// for each.
+    /// Runs statements in one transaction: all of them, or none if one fails. The result has one [`Rows`] for each.
     pub fn transaction(&self, statements: Vec<Statement>) -> Pending<Vec<Rows>> {
         if statements.is_empty() {
             return ready(Ok(Vec::new()));
@@ -181,16 +179,16 @@ impl Database {
         pending
     }
 
-    /// Begins a transaction, whose statements may depend on what those before them said. It holds the only writer
-    /// until it ends: for a few statements, not for a conversation. Whoever holds one and asks the same database for
-    /// another write waits for itself, until [`Limits::transaction_max_ms`] ends both.
+    /// Begins an interactive transaction, whose statements may depend on earlier results. It holds the only writer
+    /// until it ends, so it should consist of few statements. Awaiting another write to the same database within it
+    /// deadlocks until [`Limits::transaction_max_ms`] ends both.
     pub fn begin(&self) -> Pending<Transaction> {
         let (promise, pending) = pair();
         self.file.shared.write(Job::Begin { limits: self.limits, asked_at: Instant::now(), promise });
         pending
     }
 
-    /// What happened so far.
+    /// Counts so far.
     pub fn counts(&self) -> Counts {
         let counters = &self.file.shared.counters;
         Counts {
@@ -209,7 +207,7 @@ impl Database {
 }
 
 impl Shared {
-    /// Gives the writer a job, or the job its refusal.
+    /// Queues a job for the writer, or refuses it.
     pub(crate) fn write(&self, job: Job) {
         let jobs_max = job.queue_max();
         let (job, reason) = match self.writes.push(job, jobs_max) {
@@ -223,7 +221,7 @@ impl Shared {
 }
 
 impl File {
-    /// Opens the file with its writer, and no reader yet.
+    /// Opens the file with its writer, without readers.
     fn open(path: PathBuf, limits: Limits) -> Result<Self, DataError> {
         let session = Session::open(&path, Role::Writer, wait_until(limits))?;
         let shared = Arc::new(Shared {
@@ -233,7 +231,7 @@ impl File {
             counters: Counters::default(),
         });
         let theirs = Arc::clone(&shared);
-        // Prepared once here, where a failure can be told, and again by the thread, which keeps it.
+        // Prepare once here to report errors; the thread prepares its own statements again.
         drop(Writing::new(&session)?);
         spawn("db-writer", move || {
             if let Ok(writing) = Writing::new(&session) {
@@ -242,7 +240,7 @@ impl File {
             for job in theirs.writes.close() {
                 job.refuse(DataReason::Stopped);
             }
-            // The last to close the file copies the log into it, which a reader cannot.
+            // The last connection to close copies the log into the file, which a reader cannot do.
             let readers = std::mem::take(&mut *lock(&theirs.readers));
             for reader in readers {
                 let _ = reader.join();
@@ -251,7 +249,7 @@ impl File {
         Ok(Self { path, shared })
     }
 
-    /// Has at least `count` readers from now on.
+    /// Starts readers up to `count`.
     fn read_with(&self, count: usize, limits: Limits) -> Result<(), DataError> {
         let mut readers = lock(&self.shared.readers);
         let cache_kib = (CACHE_KIB / count as u32).max(CACHE_KIB_MIN);
@@ -281,10 +279,10 @@ impl fmt::Debug for File {
     }
 }
 
-/// The files that are open in this process, by absolute path.
+/// Open files of this process by absolute path.
 static FILES: OnceLock<Mutex<HashMap<PathBuf, Weak<File>>>> = OnceLock::new();
 
-/// A panic elsewhere leaves these states whole: every change is one step.
+/// Ignores poison: every change is a single step, so the state is consistent after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -298,7 +296,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     started.map_err(|error| DataError::new(DataReason::MemoryFull, format!("no thread: {error}")))
 }
 
-/// The one path of a file that need not exist, in a folder that must.
+/// Canonical path of a possibly missing file in an existing folder.
 fn absolute(path: &Path) -> Result<PathBuf, DataError> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);

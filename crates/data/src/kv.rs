@@ -1,8 +1,8 @@
-//! Values shared among workers, in memory: bounded, with a time to live, gone when the process ends.
+//! In-memory key-value store shared by workers: bounded, with time to live, not persistent.
 //!
-//! Keys are spread over shards by a hash with a random key, so that nobody can choose keys that fall together; each
-//! shard has a lock of its own, held for the time of one look or one change. When a shard is full, what has expired
-//! gives way first, then what nobody asked for since it was last passed over (SIEVE: Zhang et al., NSDI 2024).
+//! Keys are spread over shards by a randomly keyed hash, against hash flooding. Each shard has a lock, held for one
+//! access. If a shard is full, expired entries are evicted first, then entries not accessed since the hand last passed
+//! (SIEVE: Zhang et al., NSDI 2024).
 
 mod shard;
 #[cfg(test)]
@@ -14,24 +14,24 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shards: more than a machine of today has workers that meet in one at a time.
+/// Number of shards: enough to make contention rare on today's machines.
 const SHARDS: usize = 16;
 
-/// A value under a key.
+/// A stored value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KvValue {
-    /// Bytes, shared and never copied.
+    /// Bytes, shared without copying.
     Bytes(Arc<[u8]>),
-    /// A whole number, as `incr` counts.
+    /// An integer, as for `incr`.
     Integer(i64),
-    /// Any other number.
+    /// A floating-point number.
     Real(f64),
-    /// True or false.
+    /// A Boolean.
     Boolean(bool),
 }
 
 impl KvValue {
-    /// Bytes that it takes outside its entry.
+    /// Bytes outside the entry.
     fn bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -40,41 +40,41 @@ impl KvValue {
     }
 }
 
-/// How much is kept.
+/// Limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvLimits {
-    /// Bytes of keys and values, and what keeping them costs, at the most.
+    /// Maximum bytes of keys, values and overhead.
     pub bytes_max: usize,
-    /// Values at the most.
+    /// Maximum number of values.
     pub entries_max: usize,
-    /// Bytes of a key at the most.
+    /// Maximum bytes of a key.
     pub key_bytes_max: usize,
-    /// Bytes of a value at the most; never more than fits a sixteenth of `bytes_max`.
+    /// Maximum bytes of a value; at most the value that fits in a sixteenth of `bytes_max`.
     pub value_bytes_max: usize,
 }
 
 impl Default for KvLimits {
-    /// 64 MiB, 1,000,000 values, keys of 250 bytes (memcached's bound) and values of 1 MiB.
+    /// 64 MiB, 1,000,000 values, keys of 250 bytes (memcached's limit) and values of 1 MiB.
     fn default() -> Self {
         Self { bytes_max: 64 << 20, entries_max: 1_000_000, key_bytes_max: 250, value_bytes_max: 1 << 20 }
     }
 }
 
-/// Why a value was not kept.
+/// Reason for not storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KvError {
     /// The key is empty, or longer than [`KvLimits::key_bytes_max`].
     Key,
     /// The value is larger than [`KvLimits::value_bytes_max`].
     Value,
-    /// `incr` of what is not a whole number.
+    /// `incr` of a value that is not an integer.
     NotInteger,
-    /// `incr` past the largest or smallest number of 64 bits.
+    /// `incr` beyond the range of 64 bits.
     Overflow,
 }
 
 impl KvError {
-    /// The stable name.
+    /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Key => "kv_key",
@@ -84,7 +84,7 @@ impl KvError {
         }
     }
 
-    /// What it means.
+    /// Description.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Key => "The key is empty, or longer than is allowed.",
@@ -103,19 +103,19 @@ impl fmt::Display for KvError {
 
 impl std::error::Error for KvError {}
 
-/// How much there is.
+/// Statistics of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvCounts {
-    /// Values, with those that have expired and still take a place.
+    /// Number of values, including expired ones that are not removed yet.
     pub entries: usize,
-    /// Bytes as [`KvLimits::bytes_max`] counts them.
+    /// Bytes, as in [`KvLimits::bytes_max`].
     pub bytes: usize,
-    /// Values that gave way before their time.
+    /// Values evicted before they expired.
     pub evicted: u64,
 }
 
-/// Values shared among workers. Every method takes the time in milliseconds of a clock that never goes back, and
-/// `ttl_ms`: how long the value lives from then on; `None`: until it is deleted or gives way to others.
+/// Key-value store shared by workers. Methods take the time in milliseconds of a monotonic clock, and `ttl_ms`, the
+/// time to live of the value; `None`: until it is deleted or evicted.
 pub struct Kv {
     shards: [Mutex<Shard>; SHARDS],
     limits: KvLimits,
@@ -135,34 +135,34 @@ impl Kv {
         Self { shards, limits, hasher: RandomState::default() }
     }
 
-    /// The bounds as they hold.
+    /// The effective limits.
     pub fn limits(&self) -> KvLimits {
         self.limits
     }
 
-    /// The value under a key, while it lives.
+    /// Unexpired value of a key.
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<KvValue> {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).get(hash, key, now_ms).cloned()
     }
 
-    /// Keeps a value, instead of the one before.
+    /// Stores a value and replaces the previous one.
     pub fn set(&self, key: &[u8], value: KvValue, ttl_ms: Option<u64>, now_ms: u64) -> Result<(), KvError> {
         self.check(key, &value)?;
         let hash = self.hasher.hash_one(key);
         let old = self.shard(hash).set(hash, key, value, expiry(ttl_ms, now_ms), now_ms);
-        // What was replaced is freed outside the lock.
+        // Free the replaced value outside the lock.
         drop(old);
         Ok(())
     }
 
-    /// Keeps a value unless there is one. True: it was kept.
+    /// Stores a value unless there is one. Returns whether it was stored.
     pub fn add(&self, key: &[u8], value: KvValue, ttl_ms: Option<u64>, now_ms: u64) -> Result<bool, KvError> {
         self.compare_and_set(key, None, Some(value), ttl_ms, now_ms)
     }
 
-    /// Adds `by` to the number under a key, which counts as 0 where there is none, and returns the sum. A number that
-    /// is there already keeps its time to live; `ttl_ms` is for a new one.
+    /// Adds `by` to the number of a key, 0 if missing, and returns the sum. An existing number keeps its time to live;
+    /// `ttl_ms` applies to a new one.
     pub fn incr(&self, key: &[u8], by: i64, ttl_ms: Option<u64>, now_ms: u64) -> Result<i64, KvError> {
         self.check(key, &KvValue::Integer(by))?;
         let hash = self.hasher.hash_one(key);
@@ -182,14 +182,15 @@ impl Kv {
         }
     }
 
-    /// Removes the value under a key. True: there was one.
+    /// Removes the value of a key. Returns whether there was one.
     pub fn delete(&self, key: &[u8], now_ms: u64) -> bool {
         let hash = self.hasher.hash_one(key);
         let old = self.shard(hash).remove(hash, key, now_ms);
         old.is_some()
     }
 
-    /// Keeps `value` (`None`: keeps nothing) if what is there equals `expected` (`None`: nothing is). True: it did.
+    /// Stores `value` (`None`: removes it) if the current value equals `expected` (`None`: there is none). Returns
+    /// whether it did.
     pub fn compare_and_set(
         &self,
         key: &[u8],
@@ -213,7 +214,7 @@ impl Kv {
         Ok(true)
     }
 
-    /// How much there is.
+    /// Current statistics.
     pub fn counts(&self) -> KvCounts {
         self.shards.iter().fold(KvCounts::default(), |sum, shard| {
             let counts = lock(shard).counts();
@@ -236,7 +237,7 @@ impl Kv {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Bits in the middle: the table within the shard goes by those at either end.
+        // Bits from the middle: the table within the shard uses those at either end.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
@@ -247,7 +248,7 @@ impl fmt::Debug for Kv {
     }
 }
 
-/// A panic elsewhere leaves a shard whole as far as anybody can read from it.
+/// Ignores poison: a panic leaves a shard readable.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,24 +1,25 @@
-//! What active pages keep: a SQLite database with one writer and many readers off the event loop, and values shared
-//! among workers.
+//! Storage for active pages: SQLite with one writer and several readers off the event loop, and a shared in-memory
+//! key-value store.
 //!
-//! A page's statement goes `Database::query` or `Database::execute` → a queue → a thread with a connection of its own
-//! → [`Pending`], a future that the thread wakes. Nobody who holds a `Database` ever waits for a disk or a lock.
+//! A page's statement goes through `Database::query` or `Database::execute` to a queue, and from there to a thread
+//! with a connection. The result is a [`Pending`], a future that the thread wakes. A holder of a `Database` never
+//! waits for a disk or a lock.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | [`database`] | a database file: opened once a process, asked by every worker |
-//! | [`limits`] | how long, how many and how large |
-//! | [`value`], [`rows`] | what goes into a statement, and what comes out |
-//! | [`reason`] | why something failed: one table |
-//! | [`pending`] | an answer that another thread will give |
-//! | `connection`, `statement` | a connection as pages may have it; one statement on it |
-//! | `queue`, `reader`, `writer`, `writing` | the threads, and what waits for them |
-//! | [`transaction`] | statements that hold together, one at a time |
-//! | [`migration`] | a folder of numbered changes, each applied once |
-//! | [`kv`] | values shared among workers, in memory |
+//! | [`database`] | a database file, opened once per process |
+//! | [`limits`] | limits on time, number and size |
+//! | [`value`], [`rows`] | input and results of statements |
+//! | [`reason`] | errors: one table |
+//! | [`pending`] | the future of a result from another thread |
+//! | `connection`, `statement` | a restricted connection; one statement on it |
+//! | `queue`, `reader`, `writer`, `writing` | threads and their queues |
+//! | [`transaction`] | interactive transactions |
+//! | [`migration`] | numbered schema changes, each applied once |
+//! | [`kv`] | in-memory key-value store |
 //!
-//! Absent by design: sockets, HTTP, the pages' language, the event loop. A [`Pending`] is woken through its `Waker`,
-//! whatever runtime that belongs to.
+//! Absent by design: sockets, HTTP, the pages' language, the event loop. A [`Pending`] uses its `Waker`, so it works
+//! with any runtime.
 
 mod connection;
 pub mod database;

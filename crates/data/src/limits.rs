@@ -1,27 +1,26 @@
-//! How long, how many and how large: the bounds of everything that is asked of a database.
+//! Limits on statements and their results.
 
-/// The bounds of what one holder of a [`Database`](crate::Database) asks of it. Every one is enforced, and reaching
-/// it has a [`DataReason`](crate::DataReason) of its own.
+/// Limits for one handle of a [`Database`](crate::Database). All are enforced; each has a separate
+/// [`DataReason`](crate::DataReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows of one answer at the most.
+    /// Maximum rows of one result.
     pub rows_max: usize,
-    /// Bytes of one answer at the most ([`Rows::bytes`](crate::Rows::bytes)).
+    /// Maximum bytes of one result ([`Rows::bytes`](crate::Rows::bytes)).
     pub bytes_max: usize,
-    /// Milliseconds that one statement may run, once it has begun.
+    /// Maximum run time of one statement, in milliseconds.
     pub statement_max_ms: u64,
-    /// Milliseconds that a statement waits for its turn at the most: in the queue, and for a lock that another process
-    /// holds.
+    /// Maximum wait of a statement before it starts, in milliseconds: in the queue, and for another process's lock.
     pub wait_max_ms: u64,
-    /// Milliseconds from `begin` to the end of a transaction: it holds the only writer meanwhile.
+    /// Maximum time from `begin` to the end of a transaction, in milliseconds: it holds the only writer.
     pub transaction_max_ms: u64,
-    /// Statements that wait for the readers, and that wait for the writer, at the most.
+    /// Maximum queued statements, for the readers and for the writer each.
     pub queue_max: usize,
 }
 
 impl Default for Limits {
-    /// 10,000 rows, 16 MiB, 5 s a statement, 30 s of waiting, 5 s a transaction, 4,096 in each queue. Guesses, meant
-    /// to be far from what pages need and near enough to protect the rest.
+    /// 10,000 rows, 16 MiB, 5 s per statement, 30 s of waiting, 5 s per transaction, 4,096 in each queue. Guesses, far
+    /// above the needs of pages but low enough to protect the server.
     fn default() -> Self {
         Self {
             rows_max: 10_000,

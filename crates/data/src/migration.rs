@@ -1,10 +1,10 @@
-//! A folder of numbered changes, each applied once.
+//! Migrations: a folder of numbered changes, each applied once.
 //!
-//! Files are `NNN_name.sql`, of any number of digits, each number once; other files are none of our business unless
-//! they end in `.sql`, when their name is a mistake. Each runs in a transaction of its own together with the note that
-//! it was applied, so that a crash leaves it either done or not begun. Foreign keys are not enforced meanwhile, as
-//! SQLite's way of rebuilding a table requires (<https://www.sqlite.org/lang_altertable.html#otheralter>), and are
-//! checked as a whole before the commit.
+//! Files are named `NNN_name.sql`, with any number of digits, each number once. Other `.sql` names are errors; other
+//! files are ignored. Each migration runs in a transaction together with the record that it was applied, so that a
+//! crash leaves it either applied or not begun. Foreign keys are not enforced during a migration, as SQLite's
+//! procedure for rebuilding a table requires (<https://www.sqlite.org/lang_altertable.html#otheralter>), and are all
+//! checked before the commit.
 
 use crate::connection::{Session, Trust, failure};
 use crate::reason::{DataError, DataReason};
@@ -14,7 +14,7 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where it is noted what was applied.
+/// Table of applied migrations.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS flatout_migrations (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -22,29 +22,29 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS flatout_migrations (
     applied_at TEXT NOT NULL
 ) STRICT";
 
-/// Bytes of a migration at the most.
+/// Maximum bytes of a migration.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// A file of the folder.
+/// A migration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// What its name begins with.
+    /// Number at the start of its name.
     pub number: u32,
-    /// Its file's name.
+    /// File name.
     pub name: String,
-    /// Its text.
+    /// SQL text.
     pub sql: String,
 }
 
 impl Migration {
-    /// Hexadecimal SHA-256 of its text.
+    /// SHA-256 of its text in hexadecimal.
     pub fn digest(&self) -> String {
         let digest = digest::digest(&digest::SHA256, self.sql.as_bytes());
         digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// The migrations of a folder, in order.
+/// Reads the migrations of a folder, in order.
 pub fn read_folder(folder: &Path) -> Result<Vec<Migration>, DataError> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| {
         DataError::new(DataReason::MigrationUnreadable, format!("{}: {error}", path.display()))
@@ -70,7 +70,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Migration>, DataError> {
     Ok(found.into_values().collect())
 }
 
-/// The number of `NNN_name.sql`.
+/// Parses the number of `NNN_name.sql`.
 fn number(name: &str) -> Option<u32> {
     let stem = name.strip_suffix(".sql")?;
     let (digits, rest) = stem.split_once('_')?;
@@ -80,7 +80,7 @@ fn number(name: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Applies what has not been; the names of what was.
+/// Applies pending migrations; returns their names.
 pub(crate) fn apply(session: &Session, folder: &Path) -> Result<Vec<String>, DataError> {
     let migrations = read_folder(folder)?;
     session.command("PRAGMA foreign_keys = OFF")?;
@@ -96,7 +96,7 @@ pub(crate) fn apply(session: &Session, folder: &Path) -> Result<Vec<String>, Dat
 
 fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
-    // Each round looks again what was applied, under the lock: another process may be at the same.
+    // Each round checks again under the lock: another process may be migrating too.
     loop {
         session.command("BEGIN IMMEDIATE")?;
         session.command(TABLE)?;
@@ -106,7 +106,7 @@ fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>,
         };
         let failed = |error: DataError| {
             let reason = match error.reason {
-                // These are not the migration's fault.
+                // These are not caused by the migration.
                 DataReason::DiskFull | DataReason::DiskFailed | DataReason::LockTimeout => error.reason,
                 _ => DataReason::MigrationFailed,
             };
@@ -119,14 +119,14 @@ fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>,
     }
 }
 
-/// What was applied: names and digests by number.
+/// Names and digests of applied migrations by number.
 fn applied(connection: &Connection) -> rusqlite::Result<BTreeMap<u32, (String, String)>> {
     let mut statement = connection.prepare("SELECT number, name, digest FROM flatout_migrations")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
     rows.collect()
 }
 
-/// The first that has not been applied, or why the folder does not fit what was.
+/// The first pending migration, or an error if the folder does not match the applied ones.
 fn next<'a>(
     migrations: &'a [Migration],
     applied: &BTreeMap<u32, (String, String)>,
@@ -149,7 +149,7 @@ fn next<'a>(
     }
 }
 
-/// Runs a migration's statements, in a transaction that is begun.
+/// Runs the statements of a migration in an open transaction.
 fn run(session: &Session, connection: &Connection, sql: &str) -> Result<(), DataError> {
     let explain = |error| {
         let error = session.failure(&error);
@@ -171,7 +171,7 @@ fn run(session: &Session, connection: &Connection, sql: &str) -> Result<(), Data
     Ok(())
 }
 
-/// Looks whether all references hold, and notes the migration in the transaction that it ran in.
+/// Checks all foreign keys, and records the migration in its transaction.
 fn note(connection: &Connection, migration: &Migration) -> Result<(), DataError> {
     let broken = connection
         .query_row("PRAGMA foreign_key_check", [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(2)?)));

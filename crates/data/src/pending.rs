@@ -1,4 +1,4 @@
-//! An answer that another thread will give: a future on one side, a promise on the other.
+//! Result from another thread: a future and its promise.
 
 use crate::reason::{DataError, DataReason};
 use std::fmt;
@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// An answer that another thread will give. It may be polled from any runtime, and dropped at any time: what had not
-/// begun then never will, and a query that runs is stopped; a write that runs takes its course.
+/// Future of a result from another thread. It works with any runtime and may be dropped at any time: a job that has
+/// not begun is then cancelled, a running query is stopped, and a running write continues.
 #[must_use = "dropped, nothing is asked"]
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
 }
 
-/// The other side of a [`Pending`]. Dropped without an answer it says [`DataReason::Failed`].
+/// Sender of a [`Pending`]. Dropped without a result, it sends [`DataReason::Failed`].
 pub(crate) struct Promise<T> {
     slot: Arc<Slot<T>>,
 }
@@ -25,7 +25,7 @@ struct Slot<T> {
     given_up: AtomicBool,
 }
 
-/// Sees whether anybody still waits for a [`Pending`].
+/// Observer of whether a [`Pending`] is still awaited.
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<dyn Waited>);
 
@@ -40,7 +40,7 @@ impl<T: Send> Waited for Slot<T> {
 }
 
 impl Watch {
-    /// True: nobody waits any more.
+    /// Returns true if the result is no longer awaited.
     pub(crate) fn is_given_up(&self) -> bool {
         self.0.is_given_up()
     }
@@ -60,30 +60,30 @@ enum State<T> {
 }
 
 impl<T> Slot<T> {
-    /// A panic elsewhere leaves the state whole: every change is one step.
+    /// Ignores poison: every change is a single step, so the state is consistent after a panic.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Both sides of an answer to be.
+/// Creates a promise and its future.
 pub(crate) fn pair<T>() -> (Promise<T>, Pending<T>) {
     let slot = Arc::new(Slot { state: Mutex::new(State::Empty), given_up: AtomicBool::new(false) });
     (Promise { slot: Arc::clone(&slot) }, Pending { slot })
 }
 
-/// An answer that is there already.
+/// A future with an immediate result.
 pub(crate) fn ready<T>(answer: Result<T, DataError>) -> Pending<T> {
     Pending { slot: Arc::new(Slot { state: Mutex::new(State::Full(answer)), given_up: AtomicBool::new(false) }) }
 }
 
 impl<T> Promise<T> {
-    /// Gives the answer, and wakes whoever waits for it.
+    /// Sends the result and wakes the waiting task.
     pub(crate) fn keep(self, answer: Result<T, DataError>) {
         self.give(answer);
     }
 
-    /// True: nobody waits for it any more.
+    /// Returns true if the result is no longer awaited.
     pub(crate) fn is_given_up(&self) -> bool {
         self.slot.given_up.load(Ordering::Relaxed)
     }
@@ -102,7 +102,7 @@ impl<T> Promise<T> {
 }
 
 impl<T: Send + 'static> Promise<T> {
-    /// Sees whether anybody still waits for the answer.
+    /// Returns an observer.
     pub(crate) fn watch(&self) -> Watch {
         Watch(Arc::clone(&self.slot) as Arc<dyn Waited>)
     }
@@ -140,7 +140,7 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Waits for the answer on this thread: for programs that have no event loop, and for a server's start.
+    /// Blocks this thread until the result arrives: for programs without an event loop, and for the start of a server.
     pub fn wait(mut self) -> Result<T, DataError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);

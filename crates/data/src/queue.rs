@@ -1,10 +1,10 @@
-//! What waits for a thread: bounded, first come first served, closed once.
+//! Bounded FIFO queue of jobs for threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Jobs for one or several threads.
+/// Queue for one or several threads.
 #[derive(Debug)]
 pub(crate) struct Queue<J> {
     state: Mutex<State<J>>,
@@ -14,30 +14,30 @@ pub(crate) struct Queue<J> {
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    /// Threads that sleep.
+    /// Sleeping threads.
     idle: usize,
-    /// Threads of them that were rung for and are about to look.
+    /// Sleeping threads that were notified.
     rung: usize,
     closed: bool,
 }
 
-/// Why a job was not taken: it comes back.
+/// A refused job, returned to its sender.
 #[derive(Debug)]
 pub(crate) enum Refused<J> {
-    /// Too many wait.
+    /// The queue is full.
     Full(J),
     /// The queue is closed.
     Closed(J),
 }
 
-/// What came of waiting.
+/// Result of waiting for a job.
 #[derive(Debug)]
 pub(crate) enum Next<J> {
     /// A job.
     Job(J),
-    /// None by the time that was given.
+    /// No job before the deadline.
     Late,
-    /// None, and there will be none.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -47,12 +47,12 @@ impl<J> Queue<J> {
         Self { state: Mutex::new(state), bell: Condvar::new() }
     }
 
-    /// A panic elsewhere leaves the state whole: every change is one step.
+    /// Ignores poison: every change is a single step, so the state is consistent after a panic.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a job, unless `jobs_max` wait already.
+    /// Appends a job, unless `jobs_max` are queued.
     pub(crate) fn push(&self, job: J, jobs_max: usize) -> Result<(), Refused<J>> {
         let mut state = self.lock();
         if state.closed {
@@ -62,7 +62,7 @@ impl<J> Queue<J> {
             return Err(Refused::Full(job));
         }
         state.jobs.push_back(job);
-        // A thread that is up looks again before it sleeps, and ringing is a system call.
+        // A running thread checks again before it sleeps, and notifying is a system call.
         let ring = state.idle > state.rung;
         state.rung += usize::from(ring);
         drop(state);
@@ -72,7 +72,7 @@ impl<J> Queue<J> {
         Ok(())
     }
 
-    /// The next job, when there is one. `None`: the queue is closed.
+    /// Waits for the next job. `None`: the queue is closed.
     pub(crate) fn pop(&self) -> Option<J> {
         match self.pop_until(None) {
             Next::Job(job) => Some(job),
@@ -80,7 +80,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// The next job, when there is one before `until`.
+    /// Waits for the next job until `until`.
     pub(crate) fn pop_until(&self, until: Option<Instant>) -> Next<J> {
         let mut state = self.lock();
         loop {
@@ -107,7 +107,7 @@ impl<J> Queue<J> {
         }
     }
 
-    /// The next job if there is one now and `wanted` agrees.
+    /// Takes the next job if there is one and `wanted` returns true.
     pub(crate) fn pop_if(&self, wanted: impl FnOnce(&J) -> bool) -> Option<J> {
         let mut state = self.lock();
         if !state.jobs.front().is_some_and(wanted) {
@@ -116,13 +116,13 @@ impl<J> Queue<J> {
         state.jobs.pop_front()
     }
 
-    /// Takes no more; what is there is still to be had.
+    /// Closes the queue to new jobs; queued ones remain.
     pub(crate) fn finish(&self) {
         self.lock().closed = true;
         self.bell.notify_all();
     }
 
-    /// Takes no more, and gives what had not been begun.
+    /// Closes the queue and returns the queued jobs.
     pub(crate) fn close(&self) -> VecDeque<J> {
         let mut state = self.lock();
         state.closed = true;

@@ -1,4 +1,4 @@
-//! A thread that reads.
+//! Reading thread.
 
 use crate::connection::Session;
 use crate::database::{Ask, Shared};
@@ -7,11 +7,11 @@ use crate::writer::Job;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-/// Answers what is asked until the queue is closed.
+/// Runs statements until the queue is closed.
 pub(crate) fn run(session: &Session, shared: &Shared) {
     while let Some(ask) = shared.reads.pop() {
         let Some(ask) = ask.in_time(&shared.counters) else { continue };
-        // A panic is a defect; the others shall be answered all the same.
+        // A panic is a defect; the thread continues with the next statement.
         let _ = catch_unwind(AssertUnwindSafe(|| answer(session, shared, ask)));
     }
 }
@@ -23,7 +23,7 @@ fn answer(session: &Session, shared: &Shared, ask: Ask) {
             shared.counters.reads.fetch_add(1, Ordering::Relaxed);
             ask.promise.keep(Ok(rows));
         }
-        // The writer does it. Its time in the queue counts from when it was asked.
+        // Forward it to the writer. Its time in the queue counts from its original start.
         Ok(Ran::Writes) => shared.write(Job::One(ask)),
         Err(error) => {
             shared.counters.failed.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,10 @@
-//! Why a database did not do what it was asked: one table gives the name for the page, the log and the counter, and
-//! the sentence.
+//! Database errors: one table defines the name for pages, logs and counters, and the description.
 
 use std::error::Error;
 use std::fmt;
 
 flatout_reason::reasons! {
-    /// Why a database did not do what it was asked.
+    /// Kind of database error.
     pub enum DataReason { name, text, }
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
     SqlEmpty, "db_sql_empty", "The text holds no statement.";
@@ -46,17 +45,17 @@ flatout_reason::reasons! {
     Failed, "db_failed", "SQLite failed for a reason that has no name here.";
 }
 
-/// What a database could not do, and why.
+/// Database error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataError {
-    /// Why, as one of a table.
+    /// Its kind.
     pub reason: DataReason,
-    /// What exactly, where more is known: SQLite's own words, a file's name. Not for visitors of a site.
+    /// Details, if known: SQLite's message, a file name. Not for visitors of a site.
     pub detail: String,
 }
 
 impl DataError {
-    /// An error of which more is known.
+    /// An error with details.
     pub(crate) fn new(reason: DataReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }

@@ -1,23 +1,23 @@
-//! What came out of a statement: rows of typed values, all texts and blobs in one buffer.
+//! Result of a statement: rows of typed values, with all texts and blobs in one buffer.
 
 use crate::value::ValueRef;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What came out of a statement.
+/// Result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     columns: Arc<[Box<str>]>,
     cells: Vec<Cell>,
     bytes: Vec<u8>,
-    /// Rows that an INSERT, UPDATE or DELETE changed; 0 for any other statement.
+    /// Number of rows changed by an INSERT, UPDATE or DELETE; 0 for other statements.
     pub changes: u64,
-    /// The rowid of the row that this connection inserted last, in whichever statement; 0 when it never did, or the
-    /// statement ran on a reader.
+    /// Rowid of the last row inserted on this connection, by any statement; 0 if there is none, or the statement ran
+    /// on a reader.
     pub last_insert_rowid: i64,
 }
 
-/// A value, its bytes elsewhere.
+/// A value whose bytes are in the buffer.
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
     Null,
@@ -28,12 +28,12 @@ enum Cell {
 }
 
 impl Rows {
-    /// None yet, of these columns.
+    /// An empty result with these columns.
     pub(crate) fn new(columns: Arc<[Box<str>]>) -> Self {
         Self { columns, ..Self::default() }
     }
 
-    /// Appends the next value, column after column, row after row.
+    /// Appends the next value, in row-major order.
     pub(crate) fn push(&mut self, value: ValueRef<'_>) {
         let cell = match value {
             ValueRef::Null => Cell::Null,
@@ -51,22 +51,22 @@ impl Rows {
         start..self.bytes.len()
     }
 
-    /// The columns' names, in the statement's order. Empty for a statement that returns no rows.
+    /// Column names in the statement's order. Empty for a statement without result rows.
     pub fn columns(&self) -> &[Box<str>] {
         &self.columns
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.cells.len().checked_div(self.columns.len()).unwrap_or(0)
     }
 
-    /// True: there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// The value of a row and a column, both counted from 0; `None` outside.
+    /// Value at a row and a column, both from 0; `None` if out of range.
     pub fn get(&self, row: usize, column: usize) -> Option<ValueRef<'_>> {
         if column >= self.columns.len() {
             return None;
@@ -74,15 +74,15 @@ impl Rows {
         self.cells.get(row * self.columns.len() + column).map(|cell| self.value(cell))
     }
 
-    /// The values of a row, in the columns' order; nothing outside.
+    /// Values of a row in column order; empty if out of range.
     pub fn row(&self, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
         let start = (row * self.columns.len()).min(self.cells.len());
         let end = (start + self.columns.len()).min(self.cells.len());
         self.cells[start..end].iter().map(|cell| self.value(cell))
     }
 
-    /// Bytes that the values take here: eight for each besides its text's or blob's. This is what
-    /// [`Limits::bytes_max`](crate::Limits::bytes_max) bounds.
+    /// Bytes of the values: eight for each, plus its text or blob. [`Limits::bytes_max`](crate::Limits::bytes_max)
+    /// limits this.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + 8 * self.cells.len()
     }

@@ -1,4 +1,4 @@
-//! One statement on a connection: its parameters bound, its rows read within bounds.
+//! Execution of one statement: binding parameters, and reading rows within limits.
 
 use crate::connection::{Session, failure};
 use crate::limits::Limits;
@@ -10,15 +10,15 @@ use rusqlite::CachedStatement;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as Column};
 use std::time::{Duration, Instant};
 
-/// What became of a statement.
+/// Result of running a statement.
 pub(crate) enum Ran {
     /// It ran.
     Rows(Rows),
-    /// It would write, and this connection is for reading.
+    /// It would write, and this connection is read-only.
     Writes,
 }
 
-/// Runs a statement that reads; one that would write is not begun.
+/// Runs a read-only statement; one that would write is not started.
 pub(crate) fn read(
     session: &Session,
     sql: &str,
@@ -37,8 +37,8 @@ pub(crate) fn read(
     answer.map(Ran::Rows)
 }
 
-/// Runs a statement on the writer, until `until` at the longest. The caller has begun a transaction, and undoes what a
-/// failed statement leaves.
+/// Runs a statement on the writer, at most until `until`. The caller has begun a transaction, and rolls back the
+/// effects of a failed statement.
 pub(crate) fn write(
     session: &Session,
     sql: &str,
@@ -60,7 +60,7 @@ pub(crate) fn write(
 }
 
 fn prepare<'a>(session: &'a Session, sql: &str) -> Result<CachedStatement<'a>, DataError> {
-    // SQLite would read up to it, and whoever looks at the text sees more.
+    // SQLite would stop reading there, unlike a person who reads the text.
     if sql.contains('\0') {
         return Err(DataError::new(DataReason::SqlInvalid, "a NUL in the text"));
     }
@@ -94,7 +94,7 @@ fn step(
                 }
             }
             Ok(None) => return Ok(answer),
-            // What is no statement cannot be stepped.
+            // An empty statement cannot be stepped.
             Err(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == rusqlite::ffi::SQLITE_MISUSE => {
                 return Err(DataReason::SqlEmpty.into());
             }
@@ -148,7 +148,7 @@ fn index_of(statement: &CachedStatement<'_>, name: &str) -> Result<usize, DataEr
     }
 }
 
-/// A value as rusqlite takes it.
+/// Adapter of a value for rusqlite.
 struct Bound<'a>(&'a Value);
 
 impl ToSql for Bound<'_> {

@@ -1,4 +1,4 @@
-//! Statements that hold together, one at a time: a page looks at what one said before it asks the next.
+//! Interactive transactions: a page may inspect each result before the next statement.
 
 use crate::database::Counters;
 use crate::limits::Limits;
@@ -13,26 +13,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Statements of one transaction that wait at the most: a page waits for each in turn.
+/// Maximum queued statements of one transaction: a page usually awaits each.
 const STEPS_MAX: usize = 64;
 
-/// A transaction that a page leads. It sees what it wrote; nobody else does before [`commit`](Self::commit). Dropped
-/// without it, and after [`Limits::transaction_max_ms`], it is rolled back.
+/// An interactive transaction. Its writes are visible to others only after [`commit`](Self::commit). Dropped without
+/// it, or after [`Limits::transaction_max_ms`], it is rolled back.
 #[derive(Debug)]
 pub struct Transaction {
     shared: Arc<Led>,
 }
 
-/// What a transaction's holder and the writer share.
+/// State shared by a transaction's handle and the writer.
 #[derive(Debug)]
 struct Led {
     steps: Queue<Step>,
     limits: Limits,
-    /// It ended by the clock, rather than by what went wrong in it.
+    /// It ended by timeout rather than by an error.
     late: AtomicBool,
 }
 
-/// What a page asks of its transaction.
+/// A request to a transaction.
 #[derive(Debug)]
 enum Step {
     Execute { sql: Box<str>, parameters: Parameters, promise: Promise<Rows> },
@@ -59,12 +59,12 @@ impl Led {
         step.fail(reason.into());
     }
 
-    /// Why there is no more to ask.
+    /// Reason why it has ended.
     fn ended(&self) -> DataReason {
         if self.late.load(Ordering::Acquire) { DataReason::TransactionTimeout } else { DataReason::TransactionEnded }
     }
 
-    /// Answers what is asked from now on, and what was asked too late.
+    /// Refuses queued and future requests.
     fn end(&self) {
         for step in self.steps.close() {
             step.fail(self.ended().into());
@@ -73,22 +73,22 @@ impl Led {
 }
 
 impl Transaction {
-    /// Runs a statement, reading or writing. One that fails leaves no effect and the transaction standing, except
-    /// where SQLite says that all is rolled back: then everything further is [`DataReason::TransactionEnded`].
+    /// Runs a statement, reading or writing. A failed statement has no effect and leaves the transaction open, unless
+    /// SQLite rolls back everything: later statements then fail with [`DataReason::TransactionEnded`].
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (promise, pending) = pair();
         self.shared.push(Step::Execute { sql: sql.into(), parameters, promise });
         pending
     }
 
-    /// Makes what was written lasting. An error means that nothing of it is.
+    /// Commits. On an error nothing was committed.
     pub fn commit(self) -> Pending<()> {
         let (promise, pending) = pair();
         self.shared.push(Step::Commit(promise));
         pending
     }
 
-    /// Undoes what was written. Dropping does the same, without telling when it is done.
+    /// Rolls back. Dropping does the same, without confirmation.
     pub fn rollback(self) -> Pending<()> {
         let (promise, pending) = pair();
         self.shared.push(Step::Rollback(promise));
@@ -102,7 +102,7 @@ impl Drop for Transaction {
     }
 }
 
-/// Leads a transaction on the writer's thread, from its beginning to its end.
+/// Runs a transaction on the writer's thread from beginning to end.
 pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Transaction>, counters: &Counters) {
     if let Err(error) = writing.command(Command::Begin) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +126,7 @@ pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Trans
     }
 }
 
-/// Runs statements until the transaction is to end: by a step, or without one.
+/// Runs statements until the transaction ends. Returns the request that ended it, if any.
 fn follow(writing: &Writing<'_>, led: &Led, until: Instant, counters: &Counters) -> Option<Step> {
     loop {
         match led.steps.pop_until(Some(until)) {
@@ -142,7 +142,7 @@ fn follow(writing: &Writing<'_>, led: &Led, until: Instant, counters: &Counters)
                 counters.failed.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
                 let ended = writing.is_over();
                 if ended {
-                    // Before the page hears of it, so that whatever it asks next is told the same.
+                    // Before the page is notified, so that later requests fail consistently.
                     led.end();
                 }
                 promise.keep(answer);

@@ -1,4 +1,4 @@
-//! What goes into a statement: values of SQLite's five types, and the statement with its parameters.
+//! Input of statements: values of SQLite's five types, and statements with parameters.
 
 /// A value of one of SQLite's storage classes, owned.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,30 +24,30 @@ pub enum ValueRef<'a> {
     Integer(i64),
     /// A floating-point number.
     Real(f64),
-    /// Text: UTF-8 as far as whoever wrote it kept to that, which SQLite does not check.
+    /// Text: normally UTF-8, which SQLite does not verify.
     Text(&'a [u8]),
     /// Bytes.
     Blob(&'a [u8]),
 }
 
-/// What is bound to a statement's parameters. Each parameter of the statement needs one value, no more and no fewer.
+/// Values for the parameters of a statement. Each parameter needs exactly one value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Parameters {
-    /// None: the statement has no parameters.
+    /// No parameters.
     #[default]
     None,
-    /// For `?` and `?1`, by position.
+    /// By position, for `?` and `?1`.
     Positional(Vec<Value>),
-    /// For `:name`, `@name` and `$name`. The name may be given with or without its mark (then `:` is meant).
+    /// By name, for `:name`, `@name` and `$name`. Without a prefix, `:` is implied.
     Named(Vec<(String, Value)>),
 }
 
-/// A statement of a transaction that is given as a whole.
+/// A statement of a batch transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// One statement of SQL.
+    /// One SQL statement.
     pub sql: String,
-    /// What is bound to its parameters.
+    /// Values of its parameters.
     pub parameters: Parameters,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that writes: one job after another, and as many as wait in one commit.
+//! Writing thread: runs jobs in order, and combines queued writes into one commit.
 
 use crate::connection::Session;
 use crate::database::{Ask, Counters};
@@ -17,37 +17,37 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Writes that share a commit at the most.
+/// Maximum writes per commit.
 const BATCH_MAX: usize = 256;
 
-/// A commit takes in no more writes when the first has waited this long for it.
+/// A commit accepts no more writes once the first has waited this long.
 const BATCH_MAX_TIME: Duration = Duration::from_millis(10);
 
-/// Pages of the log of changes that are worth copying into the file: SQLite's own default.
+/// Log pages above which a checkpoint is worthwhile: SQLite's own default.
 const CHECKPOINT_PAGES: u32 = 1_000;
 
-/// Pages at which the log must begin anew, though readers have to be waited for: 64 MiB.
+/// Log pages above which the log must restart, even if readers have to be awaited: 64 MiB.
 const RESTART_PAGES: u32 = 16_000;
 
-/// How long they are waited for: a query that takes longer leaves it to the next commit.
+/// Maximum wait for readers; after that, the next commit tries again.
 const RESTART_WAIT: Duration = Duration::from_millis(100);
 
-/// What the writer does.
+/// Job of the writer.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// A statement.
+    /// A single statement.
     One(Ask),
-    /// Statements that hold together.
+    /// A batch transaction.
     Whole { statements: Vec<Statement>, limits: Limits, asked_at: Instant, promise: Promise<Vec<Rows>> },
-    /// A transaction that a page leads.
+    /// An interactive transaction.
     Begin { limits: Limits, asked_at: Instant, promise: Promise<Transaction> },
-    /// The changes of a folder.
+    /// The migrations of a folder.
     Migrate { folder: PathBuf, wait_until: Instant, promise: Promise<Vec<String>> },
-    /// From now on, every commit is on disk before it is reported.
+    /// From now on, sync every commit to disk before it is reported.
     SyncCommits { wait_until: Instant, promise: Promise<()> },
 }
 
-/// A job that has run and is told of when it is committed.
+/// Result of a job, reported after the commit.
 enum Outcome {
     Rows(Rows),
     Whole(Vec<Rows>),
@@ -62,7 +62,7 @@ impl Job {
         }
     }
 
-    /// Says that it will not be done.
+    /// Refuses the job.
     pub(crate) fn refuse(self, reason: DataReason) {
         self.fail(reason.into());
     }
@@ -77,7 +77,7 @@ impl Job {
         }
     }
 
-    /// True: it can share a commit with others.
+    /// Returns whether it can share a commit.
     fn is_unit(&self) -> bool {
         matches!(self, Self::One(_) | Self::Whole { .. })
     }
@@ -102,7 +102,7 @@ impl Job {
         }
     }
 
-    /// Itself, while somebody waits for it and has not waited for too long.
+    /// Returns itself if its result is still awaited and its deadline has not passed.
     fn in_time(self, counters: &Counters) -> Option<Self> {
         if self.is_given_up() {
             return None;
@@ -115,7 +115,7 @@ impl Job {
         Some(self)
     }
 
-    /// Runs it, in a transaction that is begun.
+    /// Runs it in an open transaction.
     fn run(&self, session: &Session) -> Result<Outcome, DataError> {
         let run = |sql: &str, parameters, limits: &Limits| {
             let until = Instant::now() + Duration::from_millis(limits.statement_max_ms);
@@ -132,7 +132,7 @@ impl Job {
         }
     }
 
-    /// Tells what became of it.
+    /// Reports its result.
     fn tell(self, outcome: Result<Outcome, DataError>) {
         match (self, outcome) {
             (Self::One(ask), Ok(Outcome::Rows(rows))) => ask.promise.keep(Ok(rows)),
@@ -143,13 +143,13 @@ impl Job {
     }
 }
 
-/// Does what is asked until the queue is closed.
+/// Runs jobs until the queue is closed.
 pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters) {
     let mut checkpoint_at = CHECKPOINT_PAGES;
     while let Some(job) = queue.pop() {
         let Some(job) = job.in_time(counters) else { continue };
         writing.session.bounds.wait_until(job.wait_until());
-        // A panic is a defect; what it left open is undone, and the others shall be answered all the same.
+        // A panic is a defect; roll back what it left open, and continue with the next job.
         let _ = catch_unwind(AssertUnwindSafe(|| match job {
             Job::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
             Job::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
@@ -161,9 +161,9 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters
     }
 }
 
-/// Runs a job and those that wait behind it in one transaction, each undone alone when it fails, and tells all of
-/// them when it is committed. What befalls the transaction as a whole (a full disk, ON CONFLICT ROLLBACK) must be the
-/// fault of one: then each gets a transaction of its own.
+/// Runs a job and queued ones in one transaction, each rolled back separately if it fails, and reports all results
+/// after the commit. If the transaction fails as a whole (a full disk, ON CONFLICT ROLLBACK), a single job must be the
+/// cause: each then gets a separate transaction.
 fn batch(writing: &Writing<'_>, first: Job, queue: &Queue<Job>, counters: &Counters) {
     if let Err(error) = writing.command(Command::Begin) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
@@ -194,13 +194,14 @@ fn batch(writing: &Writing<'_>, first: Job, queue: &Queue<Job>, counters: &Count
     };
     writing.undo();
     match <[_; 1]>::try_from(done) {
-        // It failed, or its commit did.
+        // The job or its commit failed.
         Ok([(job, outcome)]) => tell(job, outcome.and(Err(error)), counters),
         Err(done) => done.into_iter().for_each(|(job, outcome)| again(writing, job, outcome, counters)),
     }
 }
 
-/// Runs a job once more, alone, unless its fault was its own length: SQLite undoes all when it stops one.
+/// Runs a job again in a separate transaction, unless it failed by its own timeout: SQLite rolls back everything when
+/// it stops one.
 fn again(writing: &Writing<'_>, job: Job, outcome: Result<Outcome, DataError>, counters: &Counters) {
     if outcome.as_ref().is_err_and(|error| error.reason == DataReason::StatementTimeout) {
         return tell(job, outcome, counters);
@@ -208,7 +209,7 @@ fn again(writing: &Writing<'_>, job: Job, outcome: Result<Outcome, DataError>, c
     alone(writing, job, counters);
 }
 
-/// Runs a job in a transaction of its own.
+/// Runs a job in a separate transaction.
 fn alone(writing: &Writing<'_>, job: Job, counters: &Counters) {
     let Some(job) = job.in_time(counters) else { return };
     writing.session.bounds.wait_until(job.wait_until());
@@ -227,7 +228,7 @@ fn tell(job: Job, outcome: Result<Outcome, DataError>, counters: &Counters) {
     job.tell(outcome);
 }
 
-/// Copies the log of changes into the file when it has grown, after whoever wrote has been told.
+/// Copies the log into the file once it has grown, after results were reported.
 fn checkpoint(session: &Session, at: &mut u32) {
     let pages = session.bounds.log_pages.load(Ordering::Relaxed);
     if pages < CHECKPOINT_PAGES {
@@ -242,7 +243,7 @@ fn checkpoint(session: &Session, at: &mut u32) {
         session.bounds.wait_until(Instant::now() + RESTART_WAIT);
         CheckpointMode::RESTART
     };
-    // What keeps it from being done, a reader or a full disk, is met again by the next; the log just grows.
+    // If a reader or a full disk prevents it, the next checkpoint tries again; the log only grows.
     let _ = session.connection.wal_checkpoint_v2(None::<&str>, mode);
     *at = pages.saturating_add(CHECKPOINT_PAGES);
 }

@@ -1,33 +1,33 @@
-//! What the writer says itself: the bounds of transactions, prepared once.
+//! Transaction commands of the writer, prepared once.
 
 use crate::connection::{Session, Trust};
 use crate::reason::DataError;
 use rusqlite::Statement;
 use std::cell::{Cell, RefCell};
 
-/// A connection that writes, and its own statements, which no page's text can reach.
+/// A writing connection with prepared commands, inaccessible to statements of pages.
 pub(crate) struct Writing<'a> {
     pub(crate) session: &'a Session,
     statements: [RefCell<Statement<'a>>; Command::ALL.len()],
     schema_version: RefCell<Statement<'a>>,
-    /// The schema's version, and whether writes under it may share a commit.
+    /// Schema version, and whether writes under it may share a commit.
     shares: Cell<Option<(i64, bool)>>,
 }
 
-/// A bound of a transaction.
+/// Transaction command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// The transaction begins, with the lock that writing needs: later it might be had no more.
+    /// Begin with the write lock, which may be unavailable later.
     Begin,
-    /// It becomes lasting.
+    /// Commit.
     Commit,
-    /// It is undone.
+    /// Roll back.
     Rollback,
-    /// A part of it begins.
+    /// Begin a savepoint.
     Part,
-    /// The part is undone.
+    /// Roll back to the savepoint.
     UndoPart,
-    /// The part ends.
+    /// Release the savepoint.
     EndPart,
 }
 
@@ -47,10 +47,10 @@ impl Command {
 }
 
 impl<'a> Writing<'a> {
-    /// Prepares what there is to say.
+    /// Prepares the commands.
     pub(crate) fn new(session: &'a Session) -> Result<Self, DataError> {
         let prepare = |sql: &str| {
-            // Not `trusted`, whose closure cannot return what borrows from the session.
+            // Not `trusted`, whose closure cannot return borrows from the session.
             session.bounds.trust(Trust::Ours);
             let statement = session.connection.prepare(sql).map(RefCell::new);
             session.bounds.trust(Trust::Page);
@@ -62,27 +62,27 @@ impl<'a> Writing<'a> {
         Ok(Self { session, statements, schema_version, shares: Cell::new(None) })
     }
 
-    /// Says it.
+    /// Runs a command.
     pub(crate) fn command(&self, command: Command) -> Result<(), DataError> {
         let mut statement = self.statements[command as usize].borrow_mut();
         let done = self.session.trusted(Trust::Ours, |_| statement.raw_query().next().map(drop));
         done.map_err(|error| self.session.failure(&error))
     }
 
-    /// Leaves no transaction open, whatever went wrong in it.
+    /// Ends any open transaction.
     pub(crate) fn undo(&self) {
         if !self.is_over() {
-            // A rollback that fails has rolled back: SQLite gives up the log's tail, not the file.
+            // A failed rollback still ends the transaction: SQLite drops the end of the log, not the file.
             let _ = self.command(Command::Rollback);
         }
     }
 
-    /// True: no transaction is open. Some failures end one without a word.
+    /// Returns whether no transaction is open. Some failures end one silently.
     pub(crate) fn is_over(&self) -> bool {
         self.session.connection.is_autocommit()
     }
 
-    /// Runs `work` as a part of the transaction, so that its failure undoes it and nothing else.
+    /// Runs `work` in a savepoint, so that its failure undoes only its own changes.
     pub(crate) fn part<T>(&self, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
         self.command(Command::Part)?;
         let outcome = work();
@@ -96,8 +96,8 @@ impl<'a> Writing<'a> {
         outcome
     }
 
-    /// True: several writes may share the transaction that is open. Not where a foreign key is checked only at the
-    /// commit: one's missing row might be another's, though each of them alone would have failed.
+    /// Returns whether several writes may share the open transaction. Not if a foreign key is deferred until the
+    /// commit: a row missing for one write might come from another, although each would have failed alone.
     pub(crate) fn can_share(&self) -> bool {
         let Some(version) = self.number(&mut self.schema_version.borrow_mut()) else { return false };
         match self.shares.get() {

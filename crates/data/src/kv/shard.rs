@@ -1,33 +1,32 @@
-//! A part of the values: a table of entries, their order for giving way, and their order of expiry.
+//! One shard: a table of entries, their eviction order, and their expiry order.
 
 use super::{KvCounts, KvValue};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What an entry costs besides its key and its value: its places in the slab, the table and the two orders. An
-/// estimate, on the large side.
+/// Overhead per entry besides key and value: slab, table and both orders. A generous estimate.
 pub(super) const ENTRY_BYTES: usize = 160;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Expired entries that one change clears away at the most, so that none takes long.
+/// Maximum expired entries removed per change, to bound its time.
 const EXPIRED_MAX: usize = 4;
 
 /// Entries of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
-    /// Hash of the key to the first entry with it; entries whose hashes are equal are a chain.
+    /// First entry for each hash of a key; entries with equal hashes form a chain.
     table: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
     entries: Vec<Entry>,
-    /// Places in `entries` that are free.
+    /// Free indices of `entries`.
     free: Vec<u32>,
-    /// Times of expiry, with the entries.
+    /// Expiry times with entry indices.
     expiries: BTreeSet<(u64, u32)>,
-    /// The order of arrival: newest and oldest.
+    /// Newest and oldest entry, by insertion.
     head: u32,
     tail: u32,
-    /// Where the search for what gives way goes on; towards the newer.
+    /// Position of the eviction hand, which moves towards newer entries.
     hand: u32,
     len: usize,
     bytes: usize,
@@ -42,11 +41,11 @@ struct Entry {
     key: Box<[u8]>,
     value: KvValue,
     expires_ms: u64,
-    /// Somebody asked for it since the hand last passed.
+    /// Accessed since the hand last passed.
     visited: bool,
     newer: u32,
     older: u32,
-    /// The next entry with the same hash.
+    /// Next entry with the same hash.
     chain: u32,
 }
 
@@ -69,7 +68,7 @@ impl Shard {
             len: 0,
             bytes: 0,
             bytes_max,
-            // Places are counted in 32 bits.
+            // Indices have 32 bits.
             entries_max: entries_max.min(NONE as usize - 1),
             evicted: 0,
         }
@@ -79,12 +78,12 @@ impl Shard {
         KvCounts { entries: self.len, bytes: self.bytes, evicted: self.evicted }
     }
 
-    /// The value under a key, while it lives.
+    /// Unexpired value of a key.
     pub(super) fn get(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<&KvValue> {
         self.get_mut(hash, key, now_ms).map(|value| &*value)
     }
 
-    /// The same, to be changed for another that takes no more bytes.
+    /// The same, for replacing it with a value that uses no more bytes.
     pub(super) fn get_mut(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<&mut KvValue> {
         let place = self.find(hash, key)?;
         let entry = &mut self.entries[place as usize];
@@ -95,7 +94,7 @@ impl Shard {
         Some(&mut entry.value)
     }
 
-    /// Keeps a value, and returns the one before it, to be freed elsewhere.
+    /// Stores a value, and returns the previous one, so that the caller can free it.
     pub(super) fn set(
         &mut self,
         hash: u64,
@@ -148,7 +147,7 @@ impl Shard {
         None
     }
 
-    /// Removes the value under a key, and returns it if it was alive.
+    /// Removes the value of a key, and returns it unless it had expired.
     pub(super) fn remove(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<KvValue> {
         let place = self.find(hash, key)?;
         let is_alive = self.entries[place as usize].expires_ms > now_ms;
@@ -173,7 +172,7 @@ impl Shard {
         }
     }
 
-    /// Makes entries give way, but for `kept`, until `needed` bytes and, when there are any, one more entry fit.
+    /// Evicts entries other than `kept` until `needed` bytes and, if there are any, one more entry fit.
     fn make_room(&mut self, needed: usize, now_ms: u64, kept: u32) {
         let entries_max = self.entries_max - usize::from(needed > 0);
         while self.bytes + needed > self.bytes_max || self.len > entries_max {
@@ -186,7 +185,7 @@ impl Shard {
         }
     }
 
-    /// Removes up to `count` entries that have expired; how many.
+    /// Removes up to `count` expired entries; returns their number.
     fn clear_expired(&mut self, now_ms: u64, count: usize) -> usize {
         for done in 0..count {
             match self.expiries.first() {
@@ -197,8 +196,8 @@ impl Shard {
         count
     }
 
-    /// The entry that gives way next: from the hand on towards the newer, the first that nobody asked for since the
-    /// hand last passed. Twice round at the most.
+    /// Selects the entry to evict: from the hand towards newer entries, the first not accessed since the hand last
+    /// passed. At most two rounds.
     fn sieve(&mut self, kept: u32) -> Option<u32> {
         for _ in 0..=2 * self.len {
             let place = if self.hand == NONE { self.tail } else { self.hand };
@@ -211,7 +210,7 @@ impl Shard {
         None
     }
 
-    /// Takes an entry out of everything.
+    /// Removes an entry from all structures.
     fn take(&mut self, place: u32) -> KvValue {
         let entry = &mut self.entries[place as usize];
         let bytes = entry.bytes();
@@ -254,7 +253,7 @@ impl Shard {
     }
 }
 
-/// The table's keys are hashes already.
+/// Hasher for keys that are hashes.
 #[derive(Debug, Default)]
 pub(super) struct AsIs(u64);
 
