@@ -175,27 +175,27 @@ pub struct Recorder {
     /// Requests that ended after the measured span.
     #[serde(default)]
     pub late: Late,
-    /// Length of the measured span, where the plan says it.
+    /// Length of the measured span, if the plan specifies it.
     #[serde(skip)]
     span_ns: Option<u64>,
-    /// What ended in time since the last request was begun, until [`Recorder::close_span`]; never more than were in flight.
+    /// Requests that ended since the last one began, until [`Recorder::close_span`]; never more than were in flight.
     #[serde(skip)]
     tail: Vec<late::Ended>,
 }
 
-/// Failures of one kind that had the same further detail.
+/// Number of failures of one kind with the same detail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureDetail {
     /// The kind.
     pub kind: FailureKind,
-    /// What a parser or the system said.
+    /// Message of a parser or the system.
     pub detail: Cow<'static, str>,
-    /// How many.
+    /// Number of failures.
     pub count: u64,
 }
 
 impl Recorder {
-    /// An empty record, some megabytes.
+    /// An empty record, of some megabytes.
     pub fn new(settings: RecorderSettings) -> Result<Self, RecordError> {
         Ok(Self {
             counts: Counts::default(),
@@ -220,18 +220,18 @@ impl Recorder {
         })
     }
 
-    /// Says how long the measured span is, where that is known beforehand: what ends later is late.
+    /// Sets the length of the measured span, if known in advance: later ends are late.
     pub fn end_span_after(&mut self, span_ns: u64) {
         self.span_ns = Some(span_ns);
     }
 
-    /// How many would be late if the span ended at `until_ns`, which is not before the last request was begun.
+    /// Number of late requests if the span ended at `until_ns`, which must not precede the start of the last request.
     pub fn late_after(&self, until_ns: u64) -> u64 {
         let in_tail = self.tail.iter().filter(|ended| ended.at_ns > until_ns).count() as u64;
         self.late.responses + self.late.failures + in_tail
     }
 
-    /// Ends the span at `until_ns`, which is not before the last request was begun, or is where the plan has it.
+    /// Ends the span at `until_ns`, which must be the planned end or not precede the start of the last request.
     pub fn close_span(&mut self, until_ns: u64) {
         for ended in std::mem::take(&mut self.tail) {
             if ended.at_ns > until_ns {
@@ -241,22 +241,22 @@ impl Recorder {
         self.late.drain_ns = self.last_ended_ns.saturating_sub(until_ns);
     }
 
-    /// Responses that came within the measured span.
+    /// Responses within the measured span.
     pub const fn responses_in_time(&self) -> u64 {
         self.counts.responses.saturating_sub(self.late.responses)
     }
 
-    /// Bytes that were received with requests that ended within the measured span.
+    /// Bytes received by requests that ended within the measured span.
     pub fn bytes_in_time(&self) -> u64 {
         self.counts.bytes_in().saturating_sub(self.late.bytes_in)
     }
 
-    /// Says from when samples count, when a warm-up that waited for the steady state is over.
+    /// Sets the start of measuring after a warm-up by steady state.
     pub fn begin_measuring(&mut self, from_ns: u64) {
         self.measured_from_ns = from_ns;
     }
 
-    /// Requests were begun at `now_ns`: `requests` of one burst. Each of them ends in one [`Sample`].
+    /// Records the start of a burst of `requests` at `now_ns`. Each ends in one [`Sample`].
     pub fn record_begun(&mut self, requests: u32, intended_ns: u64, now_ns: u64) {
         self.series.record_begun(requests, now_ns);
         self.tail.clear();
@@ -268,12 +268,12 @@ impl Recorder {
         }
     }
 
-    /// An attempt to connect was begun.
+    /// Records the start of a connection attempt.
     pub fn record_connect_begun(&mut self, now_ns: u64) {
         self.counts.connects_begun += u64::from(now_ns >= self.measured_from_ns);
     }
 
-    /// A connection was established, with a TLS handshake that `tls_resumed` a session, where there was one.
+    /// Records an established connection; `tls_resumed`: whether its TLS handshake, if any, resumed a session.
     pub fn record_connected(&mut self, now_ns: u64, tls_resumed: Option<bool>) {
         self.connections.open += 1;
         self.connections.peak = self.connections.peak.max(self.connections.open);
@@ -285,7 +285,8 @@ impl Recorder {
         }
     }
 
-    /// A connection that was established ended. One that was begun before measuring counts only as no longer open.
+    /// Records the end of an established connection. One that began before measuring only reduces the number of open
+    /// ones.
     pub fn record_connection_end(&mut self, end: &ConnectionEnd) {
         self.connections.open = self.connections.open.saturating_sub(1);
         if end.begun_ns < self.measured_from_ns {
@@ -300,7 +301,7 @@ impl Recorder {
         }
     }
 
-    /// A request ended.
+    /// Records the end of a request.
     pub fn record(&mut self, sample: &Sample) {
         self.series.record(sample);
         if sample.intended_ns < self.measured_from_ns {
@@ -329,7 +330,7 @@ impl Recorder {
             }
             Err(kind) => self.record_detail(kind, sample.detail),
         }
-        // A single class is the whole, and is copied at the end.
+        // A single class equals the whole, and is copied at the end.
         if self.classes.len() > 1 {
             let class = usize::from(sample.class).min(self.classes.len() - 1);
             self.classes[class].record(sample);
@@ -346,7 +347,7 @@ impl Recorder {
         }
     }
 
-    /// Makes a finished record as small as what it holds: some megabytes become some kilobytes. Nothing is lost.
+    /// Packs a finished record losslessly: some megabytes become some kilobytes.
     pub fn pack(&mut self) {
         let Phases { resolve, connect, tls, wait, transfer } = &mut self.phases;
         let own = [&mut self.response, &mut self.service, &mut self.lag, &mut self.connections.lifetime];
@@ -354,12 +355,12 @@ impl Recorder {
         own.into_iter().chain([resolve, connect, tls, wait, transfer]).chain(of_classes).for_each(Hdr::pack);
     }
 
-    /// A body was checked by its digest. A wrong one is a failed sample besides.
+    /// Records a digest check. A mismatch is a failed sample in addition.
     pub fn record_digest_checked(&mut self) {
         self.counts.digests_checked += 1;
     }
 
-    /// Ends the record: brings the integral of requests in flight to `now_ns`. Records are merged after this.
+    /// Finishes the record: extends the integral of requests in flight to `now_ns`. Merging comes after this.
     pub fn finish(&mut self, now_ns: u64) {
         self.in_flight.advance(now_ns);
         if let [class] = self.classes.as_mut_slice() {
@@ -372,15 +373,15 @@ impl Recorder {
         }
     }
 
-    /// Adds another thread's record of the same step, made at the same time; an agent's too, whose clock is another one. All
-    /// began together, so a moment of theirs is as long after our start as it was after theirs.
+    /// Merges another thread's or agent's record of the same step and time. Agents have different clocks: as all
+    /// started together, times are relative to each record's start.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
         let ours = |theirs_ns: u64| {
             let since_ns = theirs_ns.saturating_sub(other.series.start_ns);
             self.series.start_ns.saturating_add(since_ns)
         };
-        // Neither is a time while it is not known.
+        // Neither is a time while it is unknown.
         if other.measured_from_ns != u64::MAX {
             self.measured_from_ns = self.measured_from_ns.min(ours(other.measured_from_ns));
         }
@@ -396,7 +397,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds a record of the same step that was made later, by the same clock: a second half.
+    /// Appends a later record of the same step by the same clock: a second half.
     pub fn append(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
         self.connections.peak = self.connections.peak.max(other.connections.peak);
@@ -410,7 +411,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What is added in the same way whenever the other was made.
+    /// Adds the values that do not depend on time.
     fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         if self.classes.len() != other.classes.len() {
             return Err(RecordError::Different);

@@ -1,4 +1,4 @@
-//! The result of a run as a document: everything any view needs, versioned, written and read as JSON.
+//! Result of a run as a versioned JSON document, with the data for all views.
 
 pub mod goodput;
 pub mod percentiles;
@@ -19,10 +19,11 @@ use serde::{Deserialize, Serialize};
 /// Name of the schema, in every document.
 pub const SCHEMA: &str = "flatout-run";
 
-/// Version of the schema this program writes. It grows when a reader of the old one would misunderstand the new one;
-/// fields that are only added do not change it.
+/// Version of the schema. It changes if a reader of the old one would misinterpret the new one; additional fields do
+/// not change it.
 ///
-/// 2: rates are of the measured span, and what came after its end is told apart. In 1 they were of the time to the end of
+/// 2: rates refer to the measured span, and late results are separate. In 1 they referred to the time to the end of
+/// the last response.
 /// the last response.
 pub const SCHEMA_VERSION: u32 = 2;
 
@@ -33,7 +34,7 @@ pub struct RunReport {
     pub schema: String,
     /// Version of the schema.
     pub schema_version: u32,
-    /// What people call this run: its label, or the URL.
+    /// Name of the run: its label, or the URL.
     pub label: String,
     /// Version of the program that wrote it.
     pub flatout_version: String,
@@ -41,11 +42,11 @@ pub struct RunReport {
     pub command: Vec<String>,
     /// When it began, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// What was asked: the URL, or the first of the workload.
+    /// The requested URL, or the first of the workload.
     pub url: String,
     /// The address connected to.
     pub address: String,
-    /// HTTP version and transport, for people and views: `HTTP/1.1`, `HTTP/2 over TLS 1.3`.
+    /// HTTP version and transport, for users: `HTTP/1.1`, `HTTP/2 over TLS 1.3`.
     pub protocol: String,
     /// The workload in words: `one URL`, `filelist x (5 files)`, `web96-like, λ 4`.
     pub workload: String,
@@ -55,9 +56,9 @@ pub struct RunReport {
     pub request_timeout_ns: u64,
     /// Client threads used.
     pub threads: u32,
-    /// Agents that took part; 0 when the run was made by this process alone.
+    /// Agents that took part; 0 if this process ran alone.
     pub agents: u32,
-    /// Name of the server's process, where it runs on the client's machine.
+    /// Name of the server's process, if it runs on the client's machine.
     pub server_software: Option<String>,
     /// The machine of the client.
     pub machine: MachineReport,
@@ -65,12 +66,11 @@ pub struct RunReport {
     pub class_names: Vec<String>,
     /// One for each load level, in order.
     pub steps: Vec<StepReport>,
-    /// What this machine could do at most, measured beside the run, and what share of it the run reached.
+    /// Maximum of this machine, measured beside the run, and the share reached.
     pub limit: Option<LimitReport>,
-    /// What came of every requirement.
+    /// Result of every requirement.
     pub thresholds: Vec<ThresholdOutcome>,
-    /// What a question asked of the run found: the knee, the overload analysis, the comparison, the scalability fit; by
-    /// name, each a document of its own.
+    /// Results of analyses: the knee, overload, comparison, scalability fit; each a separate document by name.
     #[serde(default)]
     pub findings: serde_json::Map<String, serde_json::Value>,
 }
@@ -78,28 +78,28 @@ pub struct RunReport {
 /// The machine's limit beside the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitReport {
-    /// Name of the measure, as `flatout limits` has it.
+    /// Name of the measure in `flatout limits`.
     pub measure: String,
-    /// What it is, in words.
+    /// Its description.
     pub words: String,
     /// Its unit: `1/s`, `bytes/s`.
     pub unit: String,
     /// Its value, in its unit.
     pub value: f64,
-    /// What the run's best step reached, in the same unit.
+    /// Value of the run's best step, in the same unit.
     pub reached: f64,
     /// `reached / value`.
     pub share: f64,
 }
 
-/// Why a document is not a run's result.
+/// Error of reading a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
-    /// Not JSON, or without the fields of the schema: what the reader said.
+    /// Not JSON, or fields are missing: the parser's message.
     Malformed(String),
-    /// JSON of another schema, which is named; empty when it names none.
+    /// JSON of another schema, with its name if any.
     OtherSchema(String),
-    /// Written by a newer program: the version found.
+    /// Written by a newer version of the program: its schema version.
     Newer(u32),
 }
 
@@ -122,8 +122,8 @@ impl std::fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl RunReport {
-    /// Reads a document. It may come from elsewhere, and is made to be shown: what cannot be seen in a text stands there in
-    /// letters ([`mod@visible`]), but for the command.
+    /// Parses a document. It may come from an untrusted source, so invisible characters are escaped for display
+    /// ([`mod@visible`]), except in the command.
     pub fn parse(text: &str) -> Result<Self, ReadError> {
         #[derive(Deserialize)]
         struct Head {
@@ -140,7 +140,7 @@ impl RunReport {
         if head.schema_version > SCHEMA_VERSION {
             return Err(ReadError::Newer(head.schema_version));
         }
-        // A document of our own has nothing of the kind, as a rule; an escape may be one.
+        // Documents of this program normally contain none; an escape may represent one.
         if !text.contains('\\') && !text.chars().any(|character| visible::is_unseen(character) && character != '\n') {
             return serde_json::from_str(text).map_err(malformed);
         }
@@ -154,27 +154,27 @@ impl RunReport {
         serde_json::from_value(document).map_err(malformed)
     }
 
-    /// Writes the document, indented for people.
+    /// Encodes the document with indentation.
     pub fn encode(&self) -> Result<String, ReadError> {
         serde_json::to_string_pretty(self).map_err(|error| ReadError::Malformed(error.to_string()))
     }
 
-    /// Whether every figure of every step holds, and all that was asked for was measured.
+    /// Returns whether all figures of all steps are valid, and everything requested was measured.
     pub fn is_valid(&self) -> bool {
         self.steps.iter().all(|step| step.invalid.is_empty())
     }
 
-    /// Whether all that was asked for was measured, whatever its figures are worth.
+    /// Returns whether everything requested was measured, regardless of validity.
     pub fn is_whole(&self) -> bool {
         !self.steps.iter().flat_map(|step| &step.invalid).any(|invalid| invalid.reason.is_of_a_part())
     }
 
-    /// Whether at least one figure of a step holds.
+    /// Returns whether at least one figure of a step is valid.
     pub fn has_sound(&self) -> bool {
         self.steps.iter().any(StepReport::has_sound)
     }
 
-    /// Judges every step by requirements, and takes what they allow for out of what failed.
+    /// Evaluates requirements on every step, and removes permitted failures from `failing`.
     pub fn require(&mut self, thresholds: &[Threshold]) {
         for step in &mut self.steps {
             self.thresholds.extend(thresholds.iter().map(|threshold| step.judge_among(threshold, thresholds)));
@@ -182,12 +182,12 @@ impl RunReport {
         }
     }
 
-    /// Whether every requirement was met.
+    /// Returns whether every requirement was met.
     pub fn meets_thresholds(&self) -> bool {
         self.thresholds.iter().all(|outcome| outcome.met)
     }
 
-    /// Plans of the steps, for a run again.
+    /// Plans of the steps, for repeating the run.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.steps.iter().map(|step| &step.plan)
     }

@@ -1,45 +1,45 @@
-//! Plain counts of the measured part.
+//! Counters of the measured span.
 
 use super::Sample;
 use crate::failure::FailureKind;
 use serde::{Deserialize, Serialize};
 
-/// Plain counts.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Attempts to connect.
+    /// Connection attempts.
     pub connects_begun: u64,
     /// Connections established.
     pub connections: u64,
-    /// Connections that the server closed although they could have been used again.
+    /// Connections that the server closed although they were reusable.
     pub server_closes: u64,
-    /// TLS handshakes made.
+    /// TLS handshakes.
     pub tls_handshakes: u64,
-    /// TLS handshakes among them that resumed a session.
+    /// Resumed TLS handshakes among them.
     pub tls_resumed: u64,
     /// Requests begun.
     pub requests_begun: u64,
-    /// Requests of which every byte was handed to the kernel.
+    /// Requests whose every byte the kernel accepted.
     pub requests_sent: u64,
-    /// Responses received whole: head, and the body to its declared end.
+    /// Complete responses: head, and body to its declared end.
     pub responses: u64,
-    /// Interim (1xx) responses, which are not in `responses`.
+    /// Interim (1xx) responses, excluded from `responses`.
     pub interim_responses: u64,
     /// Bytes sent.
     pub bytes_out: u64,
     /// Bytes of response heads, interim ones included, and of chunked framing.
     pub head_bytes_in: u64,
-    /// Bytes of bodies, without their framing, those of failed requests included.
+    /// Bytes of bodies without framing, including those of failed requests.
     pub body_bytes_in: u64,
     /// Responses by status class; index 0 is 1xx (interim ones), 4 is 5xx.
     pub status_classes: [u64; 5],
-    /// Bodies that were checked by their digest.
+    /// Bodies checked by digest.
     pub digests_checked: u64,
     /// Failed requests by kind.
     pub failures: Failures,
 }
 
-/// Failed requests by kind, in the order of [`FailureKind::ALL`]; in JSON an object of the kinds' names, zeros included.
+/// Failed requests by kind, in the order of [`FailureKind::ALL`]; in JSON an object with the names of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(pub [u64; FailureKind::COUNT]);
 
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Failures {
 }
 
 impl Counts {
-    /// Requests that failed, of all kinds.
+    /// Total failed requests.
     pub fn failures_total(&self) -> u64 {
         self.failures.0.iter().sum()
     }
@@ -76,12 +76,12 @@ impl Counts {
         self.head_bytes_in + self.body_bytes_in
     }
 
-    /// Answers whose status was 4xx or 5xx.
+    /// Responses with status 4xx or 5xx.
     pub fn status_errors(&self) -> u64 {
         self.status_classes[3] + self.status_classes[4]
     }
 
-    /// Share of requests that failed or were answered 4xx or 5xx, 0 to 1; 0 when none ended.
+    /// Share of requests that failed or had status 4xx or 5xx, 0 to 1; 0 if none ended.
     pub fn error_share(&self) -> f64 {
         let ended = self.responses + self.failures_total();
         let errors = self.failures_total() + self.status_errors();
@@ -98,7 +98,7 @@ impl Counts {
         match sample.result {
             Ok(status) => {
                 self.responses += 1;
-                // A parser that lets another status through than 1xx to 5xx would be a defect; it must not panic here.
+                // The parser only accepts 1xx to 5xx; a defect there must not panic here.
                 self.status_classes[usize::from(status / 100).clamp(1, 5) - 1] += 1;
             }
             Err(kind) => self.failures.0[kind.index()] += 1,

@@ -3,20 +3,20 @@
 use super::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Requests in flight, integrated over time: Little's law without an assumption.
+/// Requests in flight, integrated over time, for Little's law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// Requests in flight now.
+    /// Current requests in flight.
     pub now: u64,
-    /// Most at once, summed over threads.
+    /// Maximum requests in flight, summed over threads.
     pub peak: u64,
-    /// Sum over time of requests in flight, in request-nanoseconds, of the measured part.
+    /// Time integral of requests in flight over the measured span, in request-nanoseconds.
     pub integral_ns: u64,
-    /// Sum of the service times of requests that ended: the other side of Little's law.
+    /// Sum of the service times of ended requests: the other side of Little's law.
     pub service_sum_ns: u64,
     /// Requests that ended.
     pub ended: u64,
-    /// Since when `integral_ns` is up to date.
+    /// Time up to which `integral_ns` is calculated.
     last_ns: u64,
 }
 
@@ -34,15 +34,14 @@ impl InFlight {
         self.service_sum_ns = self.service_sum_ns.saturating_add(sample.service_ns());
     }
 
-    /// Brings the integral to `now_ns`.
+    /// Extends the integral to `now_ns`.
     pub(super) fn advance(&mut self, now_ns: u64) {
         let passed_ns = if self.last_ns == 0 { 0 } else { now_ns.saturating_sub(self.last_ns) };
         self.integral_ns = self.integral_ns.saturating_add(self.now.saturating_mul(passed_ns));
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Adds another's sums; what is in flight at once is for the caller to say. Both are finished, and the other's clock may
-    /// be another one.
+    /// Adds the sums of another finished record, whose clock may differ; the caller determines the peak.
     pub(super) fn add(&mut self, other: &Self) {
         self.now += other.now;
         self.integral_ns = self.integral_ns.saturating_add(other.integral_ns);

@@ -1,7 +1,7 @@
-//! A histogram of times, written as HdrHistogram V2 in base64.
+//! Time histogram, serialised as HdrHistogram V2 in base64.
 //!
-//! The `hdrhistogram` crate encodes and decodes. It trusts what it reads, so this module first checks the lengths and
-//! bounds in the header: 40 bytes in network order (cookie, length of the payload, normalising offset, digits, lowest and
+//! The `hdrhistogram` crate encodes and decodes. It trusts its input, so this module first checks the lengths and
+//! bounds in the header: 40 bytes in network order (cookie, payload length, normalising offset, digits, lowest and
 //! highest value, ratio). A compressed histogram is a zlib stream after a cookie and its length.
 
 use super::{RecordError, TIME_NS_MAX};
@@ -16,22 +16,22 @@ use std::io::Read;
 /// Significant decimal digits of every recorded time.
 pub const DIGITS: u8 = 3;
 
-/// Most counts of a histogram that is read: 8 MiB. Three digits from 1 ns to a hundred years are 55,000 counts.
+/// Maximum counts of a parsed histogram: 8 MiB. Three digits from 1 ns to a hundred years are 55,000 counts.
 pub const COUNTS_MAX: usize = 1 << 20;
 
-/// First bytes of a plain histogram; the lowest byte's upper half says "varint".
+/// Cookie of a plain histogram; the upper half of the lowest byte means "varint".
 const COOKIE: u32 = 0x1c84_9313;
 
-/// First bytes of a compressed one.
+/// Cookie of a compressed histogram.
 const COOKIE_COMPRESSED: u32 = 0x1c84_9314;
 
-/// Bytes before the counts.
+/// Length of the header.
 const HEADER_BYTES: usize = 40;
 
-/// Bytes of the longest count.
+/// Maximum bytes of a count.
 const COUNT_BYTES_MAX: usize = 9;
 
-/// Why bytes are not a histogram.
+/// Decoding error of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HdrError {
     /// Not base64.
@@ -40,9 +40,9 @@ pub enum HdrError {
     Cookie,
     /// The zlib stream is broken.
     Compression,
-    /// It ends too early, or its lengths disagree.
+    /// It is truncated, or its lengths are inconsistent.
     Truncated,
-    /// Its bounds or digits are not usable, or would take too much memory.
+    /// Its bounds or digits are invalid or would need too much memory.
     Bounds,
     /// Its counts are too many or too large.
     Counts,
@@ -63,18 +63,19 @@ impl std::fmt::Display for HdrError {
 
 impl std::error::Error for HdrError {}
 
-/// A histogram of nanoseconds from 1 to [`TIME_NS_MAX`]. In JSON a string: compressed HdrHistogram V2 in base64.
+/// Histogram of nanoseconds from 1 to [`TIME_NS_MAX`]. In JSON a string: compressed HdrHistogram V2 in base64.
 ///
-/// While it is recorded it has room for every count, a quarter of a megabyte. One that is finished can be packed
+/// During recording it has space for every count, a quarter of a megabyte. A finished one can be packed
+/// ([`Hdr::pack`]) into some kilobytes: a sweep holds ten per level.
 /// ([`Hdr::pack`]) into the few kilobytes of the counts it has: a sweep keeps ten of them for each of its levels.
 #[derive(Clone, Debug)]
 pub struct Hdr(Store);
 
 #[derive(Clone, Debug)]
 enum Store {
-    /// Every count has its place.
+    /// Ready for recording.
     Open(Histogram<u64>),
-    /// Plain V2 bytes, as [`encode_plain`] writes them.
+    /// Plain V2 bytes, the output of [`encode_plain`].
     Packed(Box<[u8]>),
 }
 
@@ -99,7 +100,7 @@ impl Hdr {
         Self(Store::Open(histogram))
     }
 
-    /// Its counts; one that is packed is unpacked for it, and stays packed.
+    /// Returns the histogram; unpacks a copy if it is packed.
     pub fn histogram(&self) -> Cow<'_, Histogram<u64>> {
         match &self.0 {
             Store::Open(histogram) => Cow::Borrowed(histogram),
@@ -107,16 +108,16 @@ impl Hdr {
         }
     }
 
-    /// Makes it as small as its counts allow. Nothing is lost; recording and adding go on with it unpacked again.
+    /// Packs it losslessly; later changes unpack it.
     pub fn pack(&mut self) {
         let Store::Open(histogram) = &self.0 else { return };
-        // A histogram whose counts cannot be encoded, or whose sum is too large to be decoded again, stays as it is.
+        // If its counts cannot be encoded, or their sum cannot be decoded again, it stays unpacked.
         if let Some(bytes) = encode_plain(histogram).filter(|bytes| decode_plain(bytes).is_ok()) {
             self.0 = Store::Packed(bytes.into());
         }
     }
 
-    /// Room it takes beyond itself, in bytes.
+    /// Heap memory in bytes.
     #[cfg(test)]
     fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -125,7 +126,7 @@ impl Hdr {
         }
     }
 
-    /// Records a time; never fails, and never allocates unless it was packed.
+    /// Records a time; never fails, and allocates only if it was packed.
     pub fn record(&mut self, value_ns: u64) {
         self.change(|histogram| histogram.saturating_record(value_ns));
     }
@@ -147,20 +148,20 @@ impl Hdr {
         self.change(|histogram| histogram.add(&*other.histogram())).map_err(|_| RecordError::Different)
     }
 
-    /// The histogram as compressed HdrHistogram V2 in base64; begins with `HISTFAAA`.
+    /// Encodes it as compressed HdrHistogram V2 in base64; begins with `HISTFAAA`.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        // Only a count above `i64::MAX` fails; every reader refuses the empty text.
+        // Fails only for a count above `i64::MAX`; readers refuse the resulting empty text.
         let _ = V2DeflateSerializer::new().serialize(&*self.histogram(), &mut bytes);
         BASE64.encode(&bytes)
     }
 
-    /// Reads what [`Hdr::encode`], or any other HdrHistogram library, wrote.
+    /// Parses the output of [`Hdr::encode`] or of any other HdrHistogram library.
     pub fn parse(text: &str) -> Result<Self, HdrError> {
         Self::decode(&BASE64.decode(text.as_bytes()).map_err(|_| HdrError::Base64)?)
     }
 
-    /// Reads a histogram from its bytes, compressed or plain.
+    /// Decodes a compressed or plain histogram.
     pub fn decode(bytes: &[u8]) -> Result<Self, HdrError> {
         let (cookie, rest) = bytes.split_first_chunk::<4>().ok_or(HdrError::Truncated)?;
         match u32::from_be_bytes(*cookie) {
@@ -176,7 +177,7 @@ impl Hdr {
         }
     }
 
-    /// Percentiles, or nothing when it is empty.
+    /// Percentiles; `None` if it is empty.
     pub fn percentiles(&self) -> Option<crate::report::Percentiles> {
         crate::report::Percentiles::of(&self.histogram())
     }
@@ -193,7 +194,7 @@ impl<'de> Deserialize<'de> for Hdr {
         let text = <Cow<'de, str>>::deserialize(deserializer)?;
         let mut read = Self::parse(&text).map_err(serde::de::Error::custom)?;
         let histogram = read.histogram();
-        // A document holds many of them: none may be larger than those recorded here, and all must go together.
+        // A document contains many histograms: none may exceed the bounds used here, and all must be mergeable.
         let is_ours = histogram.low() == 1 && histogram.high() == TIME_NS_MAX && histogram.sigfig() <= DIGITS;
         if !is_ours {
             return Err(serde::de::Error::custom(HdrError::Bounds));
@@ -203,7 +204,7 @@ impl<'de> Deserialize<'de> for Hdr {
     }
 }
 
-/// The plain V2 bytes of a histogram. `None`: a count above `i64::MAX`, which the format cannot express.
+/// Encodes plain V2 bytes. `None`: a count exceeds `i64::MAX`, the maximum of the format.
 fn encode_plain(histogram: &Histogram<u64>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     V2Serializer::new().serialize(histogram, &mut bytes).ok()?;
@@ -229,7 +230,7 @@ fn decode_plain(mut bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
     if number(0) != COOKIE {
         return Err(HdrError::Cookie);
     }
-    // The deserializer reserves as much memory as the header names.
+    // The deserialiser allocates the memory stated in the header.
     if number(4) as usize != counts.len() {
         return Err(HdrError::Truncated);
     }
@@ -245,11 +246,11 @@ fn decode_plain(mut bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
             | DeserializeError::UsizeTypeTooSmall
             | DeserializeError::EncodedArrayTooLong => HdrError::Counts,
         })?;
-    // The deserializer saturates the sum of all counts.
+    // The deserialiser saturates the sum of all counts.
     if histogram.len() == u64::MAX { Err(HdrError::Counts) } else { Ok(histogram) }
 }
 
-/// How many counts a histogram with these bounds has. `None`: there is no such histogram.
+/// Number of counts of a histogram with these bounds. `None`: the bounds are invalid.
 fn count_places(low: u64, high: u64, digits: u32) -> Option<usize> {
     if low == 0 || high < low.checked_mul(2)? || !(1..=5).contains(&digits) {
         return None;
@@ -259,7 +260,7 @@ fn count_places(low: u64, high: u64, digits: u32) -> Option<usize> {
     Some((doublings + 3) * places_each)
 }
 
-/// The histogram that was packed into these bytes.
+/// Unpacks a histogram.
 fn unpack(bytes: &[u8]) -> Histogram<u64> {
     decode_plain(bytes).unwrap_or_else(|_| unreachable!("what cannot be read again is not packed"))
 }

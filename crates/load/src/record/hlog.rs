@@ -1,19 +1,20 @@
-//! HdrHistogram logs, version 1.3, as the Java library writes and reads them.
+//! HdrHistogram logs, version 1.3, compatible with the Java library.
 //!
-//! Comments begin with `#`; two of them give the start and the base of the times. A line of column names in quotes follows;
-//! each row is `[Tag=name,]start,length,largest,histogram`, with times in seconds and the largest value in milliseconds.
+//! Comments begin with `#`; two of them state the start and the base of the times. A line of quoted column names
+//! follows. Each row is `[Tag=name,]start,length,largest,histogram`, with times in seconds and the largest value in
+//! milliseconds.
 
 use super::Hdr;
 use super::hdr::HdrError;
 use std::fmt::Write as _;
 
-/// Most rows of a log; each holds a histogram of a quarter of a megabyte or so.
+/// Maximum rows of a log; each has a histogram of about a quarter of a megabyte.
 pub const ROWS_MAX: usize = 4_096;
 
-/// Most counts of all histograms of a log together: 256 MiB.
+/// Maximum total counts of all histograms in a log: 256 MiB.
 pub const COUNTS_MAX: usize = 1 << 25;
 
-/// The largest value is written in milliseconds: a million nanoseconds, as the readers of these logs expect.
+/// Unit of the largest value: milliseconds, as readers of these logs expect.
 const MAX_VALUE_UNIT: f64 = 1e6;
 
 /// The line of column names.
@@ -24,7 +25,7 @@ const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"
 pub struct Row {
     /// The tag, if any: `response`, `service`, `lag`. Without comma, space or line break.
     pub tag: Option<String>,
-    /// Beginning of the interval, in seconds from the log's base (or start, or the epoch, where it has none).
+    /// Start of the interval, in seconds from the log's base (or start, or the epoch).
     pub start_s: f64,
     /// Length of the interval, in seconds.
     pub length_s: f64,
@@ -37,18 +38,18 @@ pub struct Row {
 pub struct Log {
     /// When it started, in seconds since the epoch.
     pub started_unix_s: Option<f64>,
-    /// What the rows' times are counted from, in seconds since the epoch.
+    /// Base of the rows' times, in seconds since the epoch.
     pub base_unix_s: Option<f64>,
     /// Its rows in order.
     pub rows: Vec<Row>,
 }
 
-/// Why a log cannot be read.
+/// Parse error of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Display for LogError {
 impl std::error::Error for LogError {}
 
 impl Log {
-    /// The log's text.
+    /// Encodes the log as text.
     pub fn encode(&self) -> String {
         let mut text = String::from("#[Histogram log format version 1.3]\n");
         for (name, value) in [("StartTime", self.started_unix_s), ("BaseTime", self.base_unix_s)] {
@@ -82,7 +83,7 @@ impl Log {
         text
     }
 
-    /// Reads a log. Anything that cannot be understood is an error with its line.
+    /// Parses a log. Anything invalid is an error with its line.
     pub fn parse(text: &str) -> Result<Self, LogError> {
         let mut log = Self::default();
         let mut counts = 0_usize;

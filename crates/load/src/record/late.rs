@@ -1,21 +1,21 @@
 //! Requests that ended after the measured span.
 //!
-//! The span is the time in which load was offered. What is under way at its end is awaited and recorded like any other
-//! request, but belongs to no rate: one response of eight seconds would make a run of two seconds four times as long.
+//! The span is the time in which load was offered. Requests in progress at its end are awaited and recorded, but
+//! excluded from rates: otherwise one response of eight seconds would turn a run of two seconds into ten.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};
 
-/// What ended after the span. The other counts include it.
+/// Requests that ended after the span. The other counters include them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// Responses received whole.
+    /// Complete responses.
     pub responses: u64,
     /// Requests that failed.
     pub failures: u64,
     /// Bytes received with both.
     pub bytes_in: u64,
-    /// From the end of the span to the last of them, in nanoseconds.
+    /// Time from the end of the span to the last of them, in nanoseconds.
     pub drain_ns: u64,
 }
 
@@ -34,7 +34,7 @@ impl Late {
     }
 }
 
-/// A request that ended since the last one was begun. Where the last of all ends the span, this one may be late.
+/// A request that ended after the start of the last one. It may be late if the last one ends the span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) at_ns: u64,

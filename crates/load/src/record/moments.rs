@@ -1,21 +1,21 @@
-//! Count, sum, sum of squares, least and most of whole numbers: exact, and exact when merged.
+//! Exact count, sum, sum of squares, minimum and maximum of integers, also after merging.
 
 use serde::{Deserialize, Serialize};
 
 /// Sums over a set of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// How many numbers.
+    /// Number of values.
     pub count: u64,
-    /// Their sum; stays at the largest number when that is passed, which takes 584 years in nanoseconds.
+    /// Their sum, saturating; in nanoseconds that takes 584 years.
     pub sum: u64,
-    /// The sum of their squares; stays at the largest number when that is passed, which takes 2^64 numbers of one second
-    /// in nanoseconds. In JSON a string of digits, for it outgrows what JSON readers keep exactly.
+    /// Sum of their squares, saturating; that takes 2^64 values of one second in nanoseconds. In JSON a string of
+    /// digits, as it exceeds the exact range of JSON readers.
     #[serde(with = "digits")]
     pub sum_squares: u128,
-    /// The least, 0 when there is none.
+    /// Minimum; 0 without values.
     pub min: u64,
-    /// The most, 0 when there is none.
+    /// Maximum; 0 without values.
     pub max: u64,
 }
 
@@ -41,23 +41,23 @@ impl Moments {
         self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
     }
 
-    /// The mean, if there is any number.
+    /// Mean; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Standard deviation of these very numbers (divided by n), as WebStone reports it.
+    /// Population standard deviation (divided by n), as in WebStone.
     pub fn deviation_population(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.squares_about_mean() / self.count as f64).sqrt())
     }
 
-    /// Standard deviation of what they are a sample of (divided by n - 1), as httperf reports it; 0 for one number.
+    /// Sample standard deviation (divided by n - 1), as in httperf; 0 for one value.
     pub fn deviation_sample(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.squares_about_mean() / (self.count - 1).max(1) as f64).sqrt())
     }
 
     fn squares_about_mean(&self) -> f64 {
-        // n·Σx² - (Σx)² in whole numbers where they fit: in floating point the difference of two near numbers is lost.
+        // n·Σx² - (Σx)² in integers if they fit: floating point loses the difference of two close numbers.
         let (count, sum) = (u128::from(self.count), u128::from(self.sum));
         if let (Some(left), Some(right)) = (self.sum_squares.checked_mul(count), sum.checked_mul(sum)) {
             return left.saturating_sub(right) as f64 / self.count as f64;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Significant digits of a class's response times: a class takes 36 kB.
 const CLASS_DIGITS: u8 = 2;
 
-/// Where the time of a request went. Connect and TLS hold one value a connection, the others one a response.
+/// Durations of request phases. Connect and TLS have one value per connection, the others one per response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Phases {
     /// Looking up the name.
@@ -22,14 +22,14 @@ pub struct Phases {
     pub transfer: Hdr,
 }
 
-/// Sums from which averages and population standard deviations are computed, as the classic reports want them.
+/// Sums for means and population standard deviations, for classic reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sums {
     /// Time to establish connections, in nanoseconds.
     pub connect_ns: Moments,
     /// Response time from the intended start, in nanoseconds, of answered requests.
     pub response_ns: Moments,
-    /// Service time from the client's act, connect included, in nanoseconds, of answered requests.
+    /// Service time from the actual start, including connect, in nanoseconds, of requests with a response.
     pub service_ns: Moments,
     /// From the last byte sent to the first byte received, in nanoseconds.
     pub wait_ns: Moments,
@@ -45,7 +45,7 @@ pub struct Sums {
     pub failed_ns: Moments,
 }
 
-/// What is known of one class of URLs.
+/// Record of one class of URLs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassRecord {
     /// Requests that ended.
@@ -62,16 +62,16 @@ pub struct ClassRecord {
     pub response: Hdr,
 }
 
-/// What is known of ended connections.
+/// Record of ended connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// Lifetime from the beginning of connect to close, of connections with at least one answer.
+    /// Lifetime from the start of connecting to the close, of connections with at least one response.
     pub lifetime: Hdr,
     /// Sums of the same lifetimes, in nanoseconds.
     pub lifetime_ns: Moments,
-    /// Answers on each connection with at least one.
+    /// Responses per connection, of connections with at least one.
     pub replies: Moments,
-    /// Most connections open at once, summed over threads.
+    /// Maximum connections open at once, summed over threads.
     pub peak: u64,
     /// Connections open now.
     pub open: u64,
@@ -88,7 +88,7 @@ impl Phases {
         })
     }
 
-    /// What a new connection took, whatever became of its request.
+    /// Records the phases of a new connection, regardless of the request's result.
     pub(super) fn record_connection(&mut self, sample: &Sample) {
         if !sample.is_new_connection {
             return;
@@ -195,7 +195,7 @@ impl ConnectionRecord {
         })
     }
 
-    /// Adds another's sums; what is open at once is for the caller to say.
+    /// Adds another record's sums; the caller determines the peak.
     pub(super) fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         self.lifetime_ns.merge(&other.lifetime_ns);
         self.replies.merge(&other.replies);
@@ -203,7 +203,7 @@ impl ConnectionRecord {
     }
 }
 
-/// Reads classes and stops at the first that is too many, before it takes memory.
+/// Parses classes, and stops at the first one beyond the limit, to bound memory.
 pub(super) fn read_classes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ClassRecord>, D::Error> {
     struct Classes;
 

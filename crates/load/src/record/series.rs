@@ -1,25 +1,25 @@
-//! What happened second by second, in bounded memory: when a run outgrows the points, each becomes coarser.
+//! Time series in bounded memory: at the limit of points, the step increases.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Most points of a series: ten minutes by seconds, fifty minutes by five seconds, and so on.
+/// Maximum points of a series: ten minutes at one second, fifty minutes at five seconds, and so on.
 pub const POINTS_MAX: usize = 600;
 
-/// Lengths of a point, in seconds; each divides the next, so points are merged whole.
+/// Steps in seconds; each divides the next, so points are merged whole.
 pub const STEPS_S: [u64; 8] = [1, 5, 10, 60, 300, 3_600, 21_600, 86_400];
 
-/// Classes of response time kept for each point: eight for each doubling, from 1 µs to about an hour. Row heights of the
-/// heat map, and percentiles of a point to about 9 %.
+/// Classes of response time per point: eight per doubling, from 1 µs to about an hour. They are the rows of the heat
+/// map, and give percentiles of a point to about 9 %.
 pub const HEAT_CLASSES: usize = 256;
 
-/// The lowest class begins at two to this, in nanoseconds: about a microsecond.
+/// Binary logarithm of the lowest class's start in nanoseconds: about a microsecond.
 const HEAT_BITS_MIN: u32 = 10;
 
-/// The highest class ends at two to this, in nanoseconds: 73 minutes.
+/// Binary logarithm of the highest class's end in nanoseconds: 73 minutes.
 const HEAT_BITS_MAX: u32 = 42;
 
-/// One second, or a coarser step.
+/// One second, or a longer step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// Requests begun.
@@ -59,7 +59,7 @@ impl Point {
         (self.responses > 0).then(|| self.response_sum_ns as f64 / self.responses as f64)
     }
 
-    /// The response time that this share of the point's answers, 0 to 1, did not exceed: to about 9 %.
+    /// Quantile `share`, 0 to 1, of the point's response times, to about 9 %.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let total: u64 = self.heat.iter().map(|(_, count)| u64::from(*count)).sum();
         let wanted = ((total as f64 * share).ceil() as u64).max(1);
@@ -73,7 +73,7 @@ impl Point {
     }
 }
 
-/// One point while it is recorded: its classes are all there, so that counting needs no room.
+/// A point during recording, with all classes preallocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tile {
     /// Everything but the heat.
@@ -110,18 +110,18 @@ impl Tile {
     }
 }
 
-/// The series. In JSON its start, its step and its points.
+/// Time series. In JSON its start, step and points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Document", into = "Document")]
 pub struct Series {
-    /// When it starts, in nanoseconds of the run's clock.
+    /// Start in nanoseconds of the run's clock.
     pub start_ns: u64,
     /// Length of a point in seconds, one of [`STEPS_S`].
     pub step_s: u64,
     tiles: Vec<Tile>,
 }
 
-/// The series as it is written.
+/// Serialised form of the series.
 #[derive(Serialize, Deserialize)]
 struct Document {
     start_ns: u64,
@@ -164,7 +164,7 @@ impl Series {
         Self { start_ns, step_s: STEPS_S[0], tiles: Vec::with_capacity(POINTS_MAX) }
     }
 
-    /// Points so far, in order of time; the last one may be unfinished.
+    /// Points so far in chronological order; the last one may be incomplete.
     pub fn points(&self) -> Vec<Point> {
         self.tiles.iter().map(Tile::to_point).collect()
     }
@@ -208,14 +208,14 @@ impl Series {
         }
     }
 
-    /// The point of a time; the series is made coarser until there is room for it.
+    /// Point for a time; increases the step until it fits.
     fn tile(&mut self, now_ns: u64) -> &mut Tile {
         let since_s = now_ns.saturating_sub(self.start_ns) / 1_000_000_000;
         let mut index = since_s / self.step_s;
         while index >= POINTS_MAX as u64 && self.coarsen() {
             index = since_s / self.step_s;
         }
-        // Past the coarsest series, a year and a half, everything is counted with the last point.
+        // Beyond the longest step, a year and a half, the last point counts everything.
         let index = index.min(POINTS_MAX as u64 - 1) as usize;
         while self.tiles.len() <= index {
             self.tiles.push(Tile::new());
@@ -223,7 +223,7 @@ impl Series {
         &mut self.tiles[index]
     }
 
-    /// Merges neighbouring points to the next step; false at the coarsest.
+    /// Merges adjacent points into the next step; false at the longest.
     fn coarsen(&mut self) -> bool {
         let Some(step_s) = STEPS_S.into_iter().find(|step_s| *step_s > self.step_s) else { return false };
         let group = (step_s / self.step_s) as usize;
@@ -240,7 +240,7 @@ impl Series {
         true
     }
 
-    /// Adds another thread's series, or an agent's; each is taken from its own start.
+    /// Merges the series of another thread or agent, relative to each start.
     pub(super) fn merge(&mut self, other: &Self) {
         self.add(other, 0);
     }
@@ -254,7 +254,7 @@ impl Series {
         self.add(other, self.tiles.len());
     }
 
-    /// Adds another's points to mine from the one at `first` on, both in the coarser step of the two.
+    /// Adds another's points to this series from the one at `first` on, both at the larger step.
     fn add(&mut self, other: &Self, first: usize) {
         let mut other = std::borrow::Cow::Borrowed(other);
         let mut first = first;
@@ -271,11 +271,11 @@ impl Series {
         }
     }
 
-    /// Answers a second over each whole interval of `interval_s`, as httperf samples its reply rate every five seconds.
-    /// Intervals that began before `from_ns` or end after `to_ns` are left out. Where the series is coarser, its own step
-    /// is used; the length used is returned beside the samples.
+    /// Responses per second over each whole interval of `interval_s`, like httperf's samples of the reply rate every
+    /// five seconds. Excludes intervals that begin before `from_ns` or end after `to_ns`. If the series has a longer
+    /// step, that is used; the interval used is returned too.
     pub fn reply_rates(&self, interval_s: u64, from_ns: u64, to_ns: u64) -> (u64, Vec<f64>) {
-        // Steps divide one another, so an interval that is no step's multiple is rounded up to one that is.
+        // Steps divide one another; round the interval up to a multiple.
         let interval_s = interval_s.max(1).next_multiple_of(self.step_s);
         let group = (interval_s / self.step_s) as usize;
         let is_within = |index: usize| {
@@ -289,7 +289,7 @@ impl Series {
     }
 }
 
-/// The class of a response time, below [`HEAT_CLASSES`].
+/// Class of a response time, below [`HEAT_CLASSES`].
 pub fn heat_class(value_ns: u64) -> u16 {
     let value_ns = value_ns.clamp(1 << HEAT_BITS_MIN, (1 << HEAT_BITS_MAX) - 1);
     let bits = value_ns.ilog2();
@@ -297,7 +297,7 @@ pub fn heat_class(value_ns: u64) -> u16 {
     ((bits - HEAT_BITS_MIN) * 8) as u16 + eighth as u16
 }
 
-/// The least response time of a class, in nanoseconds; of the class after the last, its end.
+/// Lower bound of a class, in nanoseconds; for the class after the last, the end of the range.
 pub fn heat_floor_ns(class: u16) -> u64 {
     let class = u64::from(class).min(HEAT_CLASSES as u64);
     (8 + class % 8) << (class / 8 + u64::from(HEAT_BITS_MIN) - 3)

@@ -1,29 +1,29 @@
-//! Goodput: answers that were right and in time.
+//! Goodput: correct responses in time.
 //!
-//! Beyond what a server bears, work is left when the last request was begun: queues, and connections that are tried again.
-//! How fast that is worked off says nothing of the load that was asked about, so [`sustained_per_s`] takes only the whole
-//! seconds in which load was offered.
+//! After an overload, work remains when the last request has begun: queues, and connections being retried. The speed
+//! of that remainder says nothing about the load under test, so [`sustained_per_s`] covers only the whole seconds in
+//! which load was offered.
 
 use super::StepReport;
 use crate::plan::Stop;
 use crate::record::series::{Point, heat_floor_ns};
 
-/// Answers of a step that were right and came within `in_time_ns` of when their requests were due. Wrong ones (4xx, 5xx)
-/// are quick as a rule, so they are taken from those in time.
+/// Correct responses of a step within `in_time_ns` of their due time. Wrong ones (4xx, 5xx) are usually fast, so they
+/// are subtracted from those in time.
 pub fn good(step: &StepReport, in_time_ns: u64) -> u64 {
     let classes = step.record.counts.status_classes;
     step.record.response.histogram().count_between(0, in_time_ns).saturating_sub(classes[3] + classes[4])
 }
 
-/// The same of one point of a series, where `in_time_ns` is taken up to the end of its class of response time, at most an
-/// eighth longer.
+/// The same for one point of a series; `in_time_ns` is rounded up to the end of its class of response times, at most
+/// by an eighth.
 pub fn good_of_point(point: &Point, in_time_ns: u64) -> u64 {
     let in_time = point.heat.iter().filter(|(class, _)| heat_floor_ns(*class) < in_time_ns);
     in_time.map(|(_, count)| u64::from(*count)).sum::<u64>().saturating_sub(point.errors)
 }
 
-/// Goodput, a second, over the whole seconds in which load was offered. A step shorter than one second counts to its last
-/// response.
+/// Goodput per second over the whole seconds in which load was offered. A step shorter than one second counts up to
+/// its last response.
 pub fn sustained_per_s(step: &StepReport, in_time_ns: u64) -> f64 {
     let (series, points) = (&step.record.series, step.record.series.points());
     let point_ns = series.step_s * 1_000_000_000;
@@ -32,7 +32,7 @@ pub fn sustained_per_s(step: &StepReport, in_time_ns: u64) -> f64 {
     let from = warm_ns.div_ceil(point_ns) as usize;
     let until = match step.plan.stop {
         Stop::After { duration_ns } => (warm_ns.saturating_add(duration_ns) / point_ns) as usize,
-        // The last point in which something was begun is seldom a whole one.
+        // The last point with starts is usually incomplete.
         Stop::Count(_) | Stop::Tight { .. } => points.iter().rposition(|point| point.begun > 0).unwrap_or(0),
     };
     let offered = points.get(from..until.min(points.len())).unwrap_or_default();

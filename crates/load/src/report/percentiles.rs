@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// What a histogram says, in nanoseconds.
+/// Summary of a histogram, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many values there are, at least 1.
+    /// Number of values, at least 1.
     pub count: u64,
     /// Arithmetic mean.
     pub mean_ns: f64,
@@ -33,7 +33,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Percentiles of a histogram, or nothing when it is empty.
+    /// Percentiles of a histogram; `None` if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         if histogram.is_empty() {
             return None;

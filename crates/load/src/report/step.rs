@@ -1,4 +1,4 @@
-//! One load level of a run: what was asked, what came of it, and whether it can be believed.
+//! Result of one load level of a run: plan, measurements and validity.
 
 use super::Percentiles;
 use crate::judge::failing::{self, Finding};
@@ -18,96 +18,96 @@ use serde::{Deserialize, Serialize};
 pub struct StepReport {
     /// Number of the step, from 0.
     pub step: u16,
-    /// What was asked.
+    /// The plan.
     pub plan: Plan,
-    /// The load in numbers.
+    /// The load as numbers.
     pub offered: Offered,
-    /// Length of the measured span, in which load was offered, in nanoseconds. Rates are of what came within it.
+    /// Length of the measured span, in which load was offered, in nanoseconds. Rates refer to it.
     pub elapsed_ns: u64,
-    /// What became of the requests of the span.
+    /// Results of the span's requests.
     #[serde(default)]
     pub requests: RequestsReport,
-    /// Responses a second: those in time.
+    /// Responses per second within the span.
     pub responses_per_s: f64,
     /// Requests begun a second.
     pub begun_per_s: f64,
-    /// Bytes received a second: those in time.
+    /// Bytes received per second within the span.
     pub bytes_in_per_s: f64,
-    /// Share of requests that failed or were answered 4xx or 5xx, 0 to 1.
+    /// Share of requests that failed or had status 4xx or 5xx, 0 to 1.
     pub error_share: f64,
-    /// Response times in short: from the intended start.
+    /// Summary of response times, from the intended start.
     pub response: Option<Percentiles>,
-    /// Service times in short: from the client's act.
+    /// Summary of service times, from the actual start.
     pub service: Option<Percentiles>,
-    /// Lag in short.
+    /// Summary of lag.
     pub lag: Option<Percentiles>,
-    /// Phases in short.
+    /// Summary of phases.
     pub phases: PhasesReport,
     /// The whole record: counts, histograms, sums, classes, connections, series.
     pub record: Recorder,
-    /// What the schedules counted, added up.
+    /// Total counts of the schedules.
     pub tally: Tally,
-    /// How it warmed up.
+    /// Warm-up.
     pub warm_up: WarmUpReport,
-    /// What it took of the client.
+    /// Resource use of the client.
     pub client: ClientReport,
-    /// What it took of the server, where that can be read.
+    /// Resource use of the server, if known.
     pub server: Option<ServerReport>,
-    /// What the kernel counted meanwhile, for the whole machine.
+    /// Kernel counters of the whole machine during the step.
     pub kernel: Option<KernelReport>,
-    /// What the verdict was found from.
+    /// Input to the verdict.
     pub evidence: Evidence,
-    /// What each figure is worth.
+    /// Validity of each figure.
     #[serde(default)]
     pub figures: Vec<FigureVerdict>,
-    /// Why figures do not hold, or what was not measured; none when all of them hold.
+    /// Reasons why figures are invalid or missing; empty if all are valid.
     pub invalid: Vec<Invalid>,
-    /// What failed in it: requests, statuses.
+    /// Failures: requests, statuses.
     pub failing: Vec<Reason>,
-    /// What a reader should know besides.
+    /// Further notes for readers.
     pub notes: Vec<Reason>,
 }
 
-/// A name from a table, and a sentence.
+/// A name from a table, with a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// The short name.
     pub name: String,
-    /// One sentence for people, with its numbers.
+    /// One sentence for users, with its numbers.
     pub text: String,
 }
 
-/// What became of the requests of the measured span.
+/// Results of the requests of the measured span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestsReport {
-    /// Requests that were due, where the clock decides.
+    /// Requests due, if the clock determines the rate.
     pub offered: Option<u64>,
     /// Requests begun.
     pub begun: u64,
-    /// Requests that were answered within the span.
+    /// Requests with a response within the span.
     pub in_time: u64,
-    /// Requests that were answered after its end.
+    /// Requests with a response after its end.
     pub late: u64,
     /// From the end of the span to the end of the last request, in nanoseconds.
     pub drain_ns: u64,
     /// Requests that failed, within the span or after it.
     pub failed: u64,
-    /// Requests that were due and never begun.
+    /// Requests due but never begun.
     pub never_begun: u64,
 }
 
-/// The load of a step in numbers.
+/// The load of a step as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
-    /// Requests a second, where the clock decides.
+    /// Requests per second, if the clock determines the rate.
     pub rate_per_s: Option<f64>,
-    /// Visits (connections, sessions or requests) a second, where the clock decides.
+    /// Visits (connections, sessions or requests) per second, if the clock determines the rate.
     pub visits_per_s: Option<f64>,
-    /// Connections open at once, at most (open loop) or always (closed loop).
+    /// Connections open at once: the maximum (open loop) or the constant number (closed loop).
     pub connections: u32,
 }
 
-/// Phases in short.
+/// Summary of phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhasesReport {
     /// Looking up the name.
@@ -125,27 +125,27 @@ pub struct PhasesReport {
 /// A histogram with its percentiles.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Times {
-    /// In short; absent when there is no value.
+    /// Summary; `None` without values.
     pub summary: Option<Percentiles>,
     /// The whole histogram.
     pub histogram: Hdr,
 }
 
 impl Times {
-    /// A histogram and what it says.
+    /// A histogram with its summary.
     pub fn of(histogram: Hdr) -> Self {
         Self { summary: histogram.percentiles(), histogram }
     }
 }
 
-/// How a step warmed up.
+/// Warm-up of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmUpReport {
     /// Its length, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests that ended and are in no figure for it.
+    /// Requests that ended during it, excluded from figures.
     pub samples: u64,
-    /// Whether the steady state was found; absent when it was not looked for.
+    /// Whether steady state was found; `None` if it was not requested.
     pub steady: Option<bool>,
 }
 
@@ -165,55 +165,53 @@ impl Cpu {
     }
 }
 
-/// What a step took of the client.
+/// Resource use of the client in a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientReport {
-    /// On-CPU time of all client threads in the measured part, busy-waiting left out.
+    /// CPU time of all client threads in the measured span, without busy-waiting.
     pub cpu: Cpu,
-    /// The same for each response, in nanoseconds.
+    /// CPU time per response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
-    /// On-CPU time of all client threads in the measured part in which they only stayed awake for what was due or awaited
-    /// (busy-waiting), in nanoseconds.
+    /// CPU time of all client threads in the measured span spent busy-waiting, in nanoseconds.
     #[serde(default)]
     pub busy_wait_ns: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub busy_share: f64,
-    /// Share of its time that this thread was ready and waited for a core, 0 to 1.
+    /// Share of its time that this thread was runnable but waited for a core, 0 to 1.
     pub wait_share: f64,
-    /// Share of the periods of its cgroup's quota in which the quota was used up and the client stood still, 0 to 1; nothing
-    /// where there is no quota.
+    /// Share of quota periods in which the client's cgroup was throttled, 0 to 1; `None` without a quota.
     #[serde(default)]
     pub held_back_share: Option<f64>,
-    /// Share of its time that this thread was ready and waited for a core, 0 to 1, but not more than other processes than
-    /// client and server ran meanwhile: a bound of what they did to it. Nothing where it is not known.
+    /// Share of its time that this thread was runnable but waited for a core, 0 to 1, bounded by the CPU time of
+    /// processes other than client and server: an upper bound of their effect. `None` if unknown.
     #[serde(default)]
     pub crowded_share: Option<f64>,
-    /// How late the loops of the client threads woke up.
+    /// Wake-up latency of the client threads' loops.
     pub loop_lag: Times,
-    /// Most memory of the client's process, in bytes.
+    /// Peak memory of the client's process, in bytes.
     pub memory_bytes_peak: Option<u64>,
-    /// Share of the machine's CPU that neither client nor server used, 0 to 1, where known.
+    /// Share of the machine's CPU used by neither client nor server, 0 to 1, if known.
     pub other_cpu_share: Option<f64>,
-    /// One for each agent, where there were any.
+    /// One for each agent.
     #[serde(default)]
     pub agents: Vec<AgentReport>,
 }
 
 impl ClientReport {
-    /// Busy-waiting for each of so many responses, in nanoseconds; `None` where nobody waited busily, or nothing came.
+    /// Busy-waiting per response, in nanoseconds; `None` without busy-waiting or responses.
     pub fn busy_wait_ns_per_response(&self, responses: u64) -> Option<f64> {
         (self.busy_wait_ns > 0 && responses > 0).then(|| self.busy_wait_ns as f64 / responses as f64)
     }
 }
 
-/// An agent's part in a step.
+/// One agent's part of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentReport {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// Its clock against the controller's, in nanoseconds, by half the round trip.
+    /// Offset of its clock from the controller's in nanoseconds, estimated by half the round trip.
     pub skew_ns: i64,
-    /// Share of its time that its busiest thread was on a core or waited for one, 0 to 1.
+    /// Share of its time that its busiest thread used or waited for a core, 0 to 1.
     pub busy_share: f64,
     /// Answers it received.
     pub responses: u64,
@@ -221,54 +219,54 @@ pub struct AgentReport {
     pub lost: bool,
 }
 
-/// What a step took of the server's processes, on this machine.
+/// Resource use of the server's processes on this machine in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
     /// On-CPU time of its processes.
     pub cpu: Cpu,
     /// CPU for each response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
-    /// Share of the step's time it was on a core; 2 means two cores.
+    /// Mean number of cores used.
     pub cores_used: f64,
     /// Resident memory at the end, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Most resident memory, in bytes.
+    /// Peak resident memory, in bytes.
     pub memory_bytes_peak: Option<u64>,
-    /// Context switches that it asked for by waiting.
+    /// Voluntary context switches.
     pub switches_voluntary: Option<u64>,
-    /// Context switches forced on it.
+    /// Involuntary context switches.
     pub switches_forced: Option<u64>,
-    /// How many processes these figures are of.
+    /// Number of processes covered.
     pub processes: u32,
-    /// Where the CPU time was read.
+    /// Source of the CPU time.
     #[serde(default)]
     pub cpu_clock: CpuClock,
-    /// Whether it used more than that: children ended whose time nobody was told.
+    /// Whether the CPU time is incomplete: children ended whose time was not collected.
     #[serde(default)]
     pub cpu_is_short: bool,
-    /// Share of the step's time that its threads were ready and waited for a core; 2 means two threads always did.
+    /// Mean number of its threads that were runnable but waited for a core.
     #[serde(default)]
     pub wait_cores: Option<f64>,
-    /// The same, as far as other processes than client and server ran meanwhile: a bound of what they did to it.
+    /// The same, bounded by the CPU time of processes other than client and server: an upper bound of their effect.
     #[serde(default)]
     pub crowded_cores: Option<f64>,
 }
 
-/// Where a server's CPU time was read, the most exact clock first.
+/// Source of a server's CPU time, most precise first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuClock {
-    /// The CPU clock of each process, in nanoseconds, with the time of threads that have ended.
+    /// CPU clock of each process in nanoseconds, including ended threads.
     Process,
-    /// `/proc/PID/stat` of each process, in ticks of 10 ms, with the time of threads that have ended.
+    /// `/proc/PID/stat` of each process in ticks of 10 ms, including ended threads.
     ProcessTicks,
-    /// `/proc/PID/task`: the threads that were there at the end alone.
+    /// `/proc/PID/task`: only threads that existed at the end.
     #[default]
     Threads,
 }
 
 impl CpuClock {
-    /// For people.
+    /// Text for users.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Process => "by the CPU clocks of its processes",
@@ -278,27 +276,27 @@ impl CpuClock {
     }
 }
 
-/// What the kernel counted during a step, for the whole machine.
+/// Kernel counters of the whole machine during a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelReport {
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub tcp_retransmits: u64,
     /// Connections dropped because a listen queue was full.
     pub listen_overflows: u64,
-    /// SYNs dropped at a listener, for whatever reason.
+    /// SYNs dropped at a listener, for any reason.
     pub listen_drops: u64,
-    /// Attempts to connect that failed.
+    /// Failed connection attempts.
     pub connect_failures: u64,
     /// Connections reset.
     pub resets: u64,
 }
 
-/// The machine, as far as it bears on a measurement. What cannot be read is absent, never guessed.
+/// Properties of the machine relevant to measurements. Unreadable ones are absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReport {
     /// Model name of the processor.
     pub cpu_model: String,
-    /// Its clock as the kernel tells it, in MHz: the highest where that is known, else the present one.
+    /// Clock rate according to the kernel, in MHz: the maximum if known, otherwise the current one.
     #[serde(default)]
     pub cpu_mhz: Option<u64>,
     /// Cores this process may use.
@@ -313,51 +311,51 @@ pub struct MachineReport {
     /// Frequency governor of the first core.
     #[serde(default)]
     pub cpu_governor: Option<String>,
-    /// Most open files of this process.
+    /// Limit of open files of this process.
     #[serde(default)]
     pub files_max: Option<u64>,
-    /// Settings of the kernel that bear on the run, by name: `net.core.somaxconn`, `net.ipv4.ip_local_port_range`.
+    /// Relevant kernel settings by name: `net.core.somaxconn`, `net.ipv4.ip_local_port_range`.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
-    /// Digest of this program's file, in hexadecimal.
+    /// Digest of this program's file in hexadecimal.
     #[serde(default)]
     pub binary_digest: Option<String>,
 }
 
-/// What a step's report is made from, besides its record.
+/// Input to a step's report, besides its record.
 #[derive(Clone, Debug)]
 pub struct StepFacts {
     /// Number of the step, from 0.
     pub step: u16,
-    /// What was asked.
+    /// The plan.
     pub plan: Plan,
     /// Length of the measured span, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What the schedules counted, added up.
+    /// Total counts of the schedules.
     pub tally: Tally,
-    /// How it warmed up.
+    /// Warm-up.
     pub warm_up: WarmUpReport,
-    /// What it took of the client.
+    /// Resource use of the client.
     pub client: ClientReport,
-    /// What it took of the server.
+    /// Resource use of the server.
     pub server: Option<ServerReport>,
-    /// What the kernel counted.
+    /// Kernel counters.
     pub kernel: Option<KernelReport>,
-    /// Agreement with the server's own counts, where those were read.
+    /// Comparison with the server's own counts, if they were read.
     pub reconciliation: Option<Reconciliation>,
     /// Agents lost.
     pub agents_lost: u32,
-    /// Why the server's own counts, which were asked for, are not there.
+    /// Reason why requested server counts are missing.
     pub counts_missing: Option<String>,
-    /// Whether somebody ended it.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
-    /// Whether it was past the knee on purpose.
+    /// Whether it deliberately exceeded the knee.
     pub overload: bool,
 }
 
 impl StepReport {
-    /// Computes rates, percentiles and the verdict of a finished record, and packs its histograms: a run has as many
-    /// reports as levels.
+    /// Calculates rates, percentiles and the verdict of a finished record, and packs its histograms: a run has one
+    /// report per level.
     pub fn of(mut record: Recorder, mut facts: StepFacts) -> Self {
         let seconds = facts.elapsed_ns as f64 / 1e9;
         let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
@@ -412,7 +410,7 @@ impl StepReport {
         }
     }
 
-    /// Says that something that was asked for is missing beside this step or after it, and why: the run is invalid for it.
+    /// Records that a requested measurement is missing, with the reason, which makes the run invalid.
     pub fn add_missing(&mut self, what: String) {
         match &mut self.evidence.part_missing {
             Some(text) => *text = format!("{text}; {what}"),
@@ -422,28 +420,28 @@ impl StepReport {
         self.figures = figures::verdicts(&self.evidence, &self.invalid);
     }
 
-    /// What a figure is worth, and why.
+    /// Validity of a figure, with reasons.
     pub fn verdict(&self, figure: Figure) -> FigureVerdict {
         figures::verdict(figure, &self.evidence, &self.invalid)
     }
 
-    /// What a figure is worth.
+    /// Validity of a figure.
     pub fn soundness(&self, figure: Figure) -> Soundness {
         self.verdict(figure).soundness
     }
 
-    /// Whether any of its figures holds.
+    /// Returns whether any of its figures is valid.
     pub fn has_sound(&self) -> bool {
-        // The counts alone say nothing of a server's speed.
+        // Counts alone do not measure a server's speed.
         Figure::ALL.iter().any(|figure| *figure != Figure::Counts && self.soundness(*figure).is_sound())
     }
 
-    /// Judges a requirement by this step, where no failure is allowed.
+    /// Evaluates a requirement on this step without permitted failures.
     pub fn judge(&self, threshold: &Threshold) -> ThresholdOutcome {
         self.judge_among(threshold, &[])
     }
 
-    /// Judges a requirement by this step; failures are allowed where one of `all` bounds them and is met.
+    /// Evaluates a requirement on this step; failures are permitted if one of `all` bounds them and is met.
     pub fn judge_among(&self, threshold: &Threshold, all: &[Threshold]) -> ThresholdOutcome {
         let failures_allowed =
             all.iter().any(|other| other.bounds_failures() && other != threshold && self.judge(other).met);
@@ -457,8 +455,8 @@ impl StepReport {
         threshold.judge(&judged, |figure| self.verdict(figure))
     }
 
-    /// Takes what is allowed for out of what failed: what a requirement bounds, and beyond the server's limit what a run
-    /// is about. It stays in the notes.
+    /// Moves permitted failures to the notes: those that a requirement bounds, and in a run beyond the server's limit
+    /// the expected ones.
     pub fn allow(&mut self, thresholds: &[Threshold]) {
         let is_allowed = |reason: &Reason| {
             let Some(finding) = Finding::of_name(&reason.name) else { return false };
@@ -472,7 +470,7 @@ impl StepReport {
     }
 }
 
-/// What became of the requests. What was due is as many requests as its arrivals have on average.
+/// Results of the requests. The number due is that of arrivals times their mean requests.
 fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
     let of_arrivals = |arrivals: u64| (arrivals as f64 * facts.plan.arrival().requests).round() as u64;
     let (never_begun, begun) = (of_arrivals(facts.tally.dropped), record.counts.requests_begun);
@@ -489,9 +487,9 @@ fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
 
 fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
     let plan = &facts.plan;
-    // In a closed loop of kept connections all are held all the time; otherwise they come and go.
+    // A closed loop of persistent connections holds all of them permanently; otherwise their number varies.
     let holds_all = matches!((&plan.kind, &plan.visit), (Loop::Closed, Visit::Request));
-    // A plan by time is spread over its time, even where the last request of it was begun earlier.
+    // A plan by time extends over its time, even if its last request began earlier.
     let planned_ns = if let Stop::After { duration_ns } = plan.stop { duration_ns } else { 0 };
     let begun_ns = record.begun_span_ns.max(planned_ns.min(facts.elapsed_ns)).max(1);
     let at = |histogram: &Hdr, quantile| histogram.histogram().value_at_quantile(quantile);
@@ -510,7 +508,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         intended_span_ns: record.intended_span_ns,
         begun_span_ns: record.begun_span_ns,
         connections_asked: holds_all.then(|| u64::from(plan.connections_used())),
-        // Streams of HTTP/2 share connections; they are what is in flight at once.
+        // HTTP/2 streams share connections; requests in flight count instead.
         connections_peak: record.connections.peak.max(record.in_flight.peak),
         lag_p50_ns: at(&record.lag, 0.5),
         lag_p99_ns: at(&record.lag, 0.99),
@@ -527,7 +525,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         no_steady_state: match facts.warm_up.steady {
             None => false,
             Some(false) => true,
-            // Found steady while it warmed up; but what was measured must be so too.
+            // Steady during the warm-up; the measured span must be steady too.
             Some(true) => {
                 let measured_from_ns = record.measured_from_ns.saturating_sub(record.series.start_ns);
                 let first = measured_from_ns.div_ceil(record.series.step_s.max(1) * 1_000_000_000) as usize;

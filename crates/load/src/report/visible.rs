@@ -1,12 +1,11 @@
-//! Text from elsewhere, so that it can be shown: characters that a terminal obeys, or that change the order of others, are
-//! written out instead.
+//! Escaping of text from untrusted sources: control characters and those that change text direction.
 
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a character is no part of a text but does something to it: the control characters of C0 and C1, the ends of lines
-/// and paragraphs, and those that set the direction of writing (Unicode Standard Annex 9).
+/// Returns whether a character is invisible but has an effect: C0 and C1 controls, line and paragraph separators, and
+/// direction controls (Unicode Standard Annex 9).
 pub fn is_unseen(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -15,18 +14,17 @@ pub fn is_unseen(character: char) -> bool {
         )
 }
 
-/// One line of text: what cannot be seen stands there as `\u{1b}`. Nothing else changes, and nothing at all where there is
-/// none of it.
+/// Escapes invisible characters in a line of text, as `\u{1b}`. Other text is unchanged.
 pub fn visible(text: &str) -> Cow<'_, str> {
     visible_but(text, |_| None)
 }
 
-/// Text of several lines, which may have tabs.
+/// The same for text of several lines, which may contain tabs.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     visible_but(text, |rest| rest.starts_with(['\n', '\t']).then_some(1))
 }
 
-/// The same, but for what `passes` takes from the front of a rest: so many bytes.
+/// The same, except for sequences whose length `passes` returns for the rest of the text.
 pub fn visible_but(text: &str, passes: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_unseen) {
         return Cow::Borrowed(text);
@@ -48,8 +46,8 @@ pub fn visible_but(text: &str, passes: impl Fn(&str) -> Option<usize>) -> Cow<'_
     Cow::Owned(shown)
 }
 
-/// Makes every text in a document visible, names of fields too. Those of the field `command` stay what they are: they are
-/// given to a program again, and a shell's quotes show what is in them.
+/// Escapes every text in a document, including field names. The field `command` is unchanged: it may be run again, and
+/// shell quoting shows its contents.
 pub(super) fn make_visible(value: &mut Value) {
     match value {
         Value::String(text) => {
