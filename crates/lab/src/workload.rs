@@ -186,7 +186,7 @@ pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Re
     Ok(list)
 }
 
-/// Whether a folder is empty, or holds a set of this name that was made here.
+/// Returns whether a folder is empty, or contains a set of this name that was written by this program.
 fn is_ours(folder: &Path, name: &str) -> io::Result<bool> {
     if fs::read_dir(folder)?.next().is_none() {
         return Ok(true);
@@ -200,7 +200,7 @@ fn is_ours(folder: &Path, name: &str) -> io::Result<bool> {
 }
 
 fn check_room(set: &Fileset, folder: &Path) -> Result<(), MakeError> {
-    // A set that is made anew takes no more room than it has. What cannot be asked shows when it is written.
+    // Rewriting a set takes no more space than it has. An unknown amount shows when it is written.
     let Ok(status) = statvfs(folder) else { return Ok(()) };
     let there: u64 = set
         .files
@@ -213,14 +213,14 @@ fn check_room(set: &Fileset, folder: &Path) -> Result<(), MakeError> {
     if needed > free { Err(MakeError::NoRoom { free, needed }) } else { Ok(()) }
 }
 
-/// Writes a file, and takes away what of it was written when that fails: a short file would look like a whole one.
+/// Writes a file, and removes it if that fails: a short file would look complete.
 fn write_file(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     let written = write_content(file, path);
     if written.is_err() {
-        // The failure that is told is the first one.
+        // The first error is the one reported.
         let _ = fs::remove_file(path);
     }
     written

@@ -1,37 +1,38 @@
-//! What time it is elsewhere: the difference of two monotonic clocks, from questions and answers.
+//! Clock offsets of other machines, from request/response exchanges.
 //!
-//! An answer says what the other clock showed at some moment between our question and its arrival. The middle of the two
-//! is wrong by no more than half of the time between them, so the quickest answer is the best, and its half is the bound.
+//! A response contains the other clock's reading at some moment between our request and its arrival. The midpoint is
+//! wrong by at most half of the round trip, so the fastest exchange is the best, and half of it is the error bound.
 
-/// The difference between another clock and ours.
+/// The difference between another clock and the local one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// What to add to our time to have theirs, in nanoseconds.
+    /// Added to local time, gives the other's time, in nanoseconds.
     pub ahead_ns: i64,
-    /// How wrong that can be, in nanoseconds, if no clock ran backwards.
+    /// Upper bound of the error, in nanoseconds, if no clock ran backwards.
     pub error_ns_max: u64,
 }
 
 impl Offset {
-    /// From one question sent at `asked_ns` and answered at `answered_ns` by our clock, and what theirs showed.
+    /// From one exchange, sent at `asked_ns` and received at `answered_ns` by the local clock, with the other's
+    /// reading.
     pub fn from_answer(asked_ns: u64, answered_ns: u64, theirs_ns: u64) -> Self {
         let waited_ns = answered_ns.saturating_sub(asked_ns);
         let middle_ns = asked_ns + waited_ns / 2;
         Self { ahead_ns: theirs_ns.wrapping_sub(middle_ns).cast_signed(), error_ns_max: waited_ns.div_ceil(2) }
     }
 
-    /// The better of two.
+    /// The more precise of two.
     #[must_use]
     pub fn or_better(self, other: Self) -> Self {
         if other.error_ns_max < self.error_ns_max { other } else { self }
     }
 
-    /// Our time as theirs.
+    /// Converts local time to the other's.
     pub fn to_theirs(self, ours_ns: u64) -> u64 {
         ours_ns.wrapping_add(self.ahead_ns.cast_unsigned())
     }
 
-    /// Their time as ours.
+    /// Converts the other's time to local time.
     pub fn to_ours(self, theirs_ns: u64) -> u64 {
         theirs_ns.wrapping_sub(self.ahead_ns.cast_unsigned())
     }

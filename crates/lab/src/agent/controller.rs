@@ -1,4 +1,4 @@
-//! The controller's side with its sockets: what [`Muster`] decides, done.
+//! The controller with its sockets, which executes the decisions of [`Muster`].
 
 use super::frame::{Frame, FrameLimits};
 use super::link::{Link, LinkEnd};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How long a turn waits when nothing happens, in nanoseconds.
+/// Timeout of one turn of the event loop, in nanoseconds.
 const TURN_NS: i64 = 50_000_000;
 
 /// A controller that listens for its agents.
@@ -23,16 +23,16 @@ pub struct Controller {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     muster: Muster,
-    /// By the muster's numbers; nothing where a connection has ended.
+    /// By agent number; `None` after a connection has ended.
     links: Vec<Option<Link>>,
 }
 
 impl Controller {
-    /// Listens at `address` for `wanted` agents that have the certificates of the folder `trust`; each will do its share
-    /// of `task`.
+    /// Listens at `address` for `wanted` agents with certificates from the folder `trust`; each will do its share of
+    /// `task`.
     ///
     /// # Errors
-    /// When the address cannot be had, or the folder is not what `flatout agent init` makes.
+    /// If the address cannot be bound, or the folder is not one from `flatout agent init`.
     pub fn listen(address: SocketAddr, trust: &Path, wanted: u32, task: Value) -> io::Result<Self> {
         let config = controller_config(trust)?;
         let listener = TcpListener::bind(address)?;
@@ -40,16 +40,16 @@ impl Controller {
         Ok(Self { listener, config, muster: Muster::new(wanted, env!("CARGO_PKG_VERSION"), task), links: Vec::new() })
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Waits for all agents and for all that they bring. `told` is called at every turn; `interrupts` counts Ctrl-C: one
-    /// ends the load early, a second one all waiting.
+    /// Runs until all agents have reported. `told` is called at every turn; `interrupts` counts Ctrl-C: the first
+    /// ends the load early, the second ends all waiting.
     ///
     /// # Errors
-    /// When the kernel fails, or it was interrupted before the load began.
+    /// If a system call fails, or it is interrupted before the load began.
     pub fn run(mut self, interrupts: &AtomicU32, mut told: impl FnMut(&Muster)) -> io::Result<Vec<AgentResult>> {
         let mut is_stopping = false;
         while !self.muster.is_over() {
@@ -93,9 +93,9 @@ impl Controller {
     }
 
     fn accept(&mut self) {
-        // Those who are here already are heard between one crowd and the next.
+        // Existing connections are served between two batches of new ones.
         for _ in 0..STRANGERS_MAX {
-            // Who is gone before we come to it, or finds no descriptor, comes again.
+            // A client that has disconnected, or finds no descriptor left, retries.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
             let link =
@@ -110,7 +110,7 @@ impl Controller {
         }
     }
 
-    /// Moves one link's bytes and tells the muster what came.
+    /// Moves one link's bytes and forwards its messages.
     fn pump(&mut self, who: usize) {
         let Some(link) = &mut self.links[who] else { return };
         let pumped = link.pump();
@@ -118,7 +118,7 @@ impl Controller {
         if let Ok(true) = pumped {
             self.muster.handle_bytes(who, precise_ns());
         }
-        // What came before the end is told before it.
+        // Messages before the end are handled first.
         let ended = loop {
             let Some(link) = &mut self.links[who] else { return };
             let orders = match link.take() {
@@ -148,7 +148,7 @@ impl Controller {
                 Order::Say(who, message) => {
                     if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
                         link.say(message);
-                        // A link that fails here is found to have ended at its next turn.
+                        // A failed link is detected at its next turn.
                         let _pumped = link.flush();
                     }
                 }

@@ -1,21 +1,21 @@
-//! What travels between a controller and its agents, as bytes.
+//! The wire format between a controller and its agents.
 //!
-//! A frame is four bytes of length, most significant first, one byte of kind, and so many bytes as the length says. There
-//! are two kinds: a [`Message`], as JSON, and a record, whose bytes mean nothing here. No frame is longer than its
-//! receiver has said it may be, and that is known before any of it is kept.
+//! A frame is four bytes of length, big-endian, one byte of kind, and the content. There are two kinds: a
+//! [`Message`], as JSON, and a record, whose bytes are opaque here. A frame's length is checked against the
+//! receiver's limit before any of it is buffered.
 
 use super::message::Message;
 
-/// Bytes before a frame's content.
+/// Bytes of a frame's header.
 pub const HEAD_BYTES: usize = 5;
 
-/// Longest message before the other side has said who it is.
+/// Upper bound of a message before authentication, in bytes.
 pub const GREETING_BYTES_MAX: usize = 4 * 1024;
 
-/// Longest message afterwards: a task may bring its list of URLs with it.
+/// Upper bound of a message afterwards, in bytes: a task may contain its list of URLs.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Longest record: histograms of every class and second of a long run.
+/// Upper bound of a record, in bytes: histograms of every class and second of a long run.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 const MESSAGE: u8 = 1;
@@ -24,31 +24,31 @@ const RECORD: u8 = 2;
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// Words.
+    /// A message.
     Message(Message),
     /// A record, as the recorder writes it.
     Record(Vec<u8>),
 }
 
-/// How long frames may be.
+/// Upper bounds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// Longest message, in bytes of JSON.
+    /// Upper bound of a message, in bytes of JSON.
     pub message_bytes_max: usize,
-    /// Longest record, in bytes.
+    /// Upper bound of a record, in bytes.
     pub record_bytes_max: usize,
 }
 
 impl FrameLimits {
-    /// For one who has not said who he is.
+    /// For an unauthenticated peer.
     pub const STRANGER: Self = Self { message_bytes_max: GREETING_BYTES_MAX, record_bytes_max: 0 };
 
-    /// For one who has.
+    /// For an authenticated peer.
     pub const KNOWN: Self = Self { message_bytes_max: MESSAGE_BYTES_MAX, record_bytes_max: RECORD_BYTES_MAX };
 }
 
 flatout_reason::reasons! {
-    /// Why bytes are no frame.
+    /// Why bytes are not a valid frame.
     pub enum FrameRefusal { name, text, }
     KindUnknown, "kind-unknown", "the frame is of no kind that this version knows";
     TooLong, "too-long", "the frame is longer than it may be at this point";
@@ -61,7 +61,7 @@ impl std::fmt::Display for FrameRefusal {
     }
 }
 
-/// Reads the frame at the beginning of `bytes`: nothing while it is not whole, then the frame and how many bytes it took.
+/// Decodes the frame at the start of `bytes`: `None` while it is incomplete, then the frame and its length in bytes.
 pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(Frame, usize), FrameRefusal>> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, content) = rest.split_first()?;
@@ -86,7 +86,7 @@ pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(Frame, usize)
     Some(Ok((frame, HEAD_BYTES + length)))
 }
 
-/// Writes a frame behind `bytes`. Nothing is written of one that is longer than any receiver takes.
+/// Appends a frame to `bytes`. Appends nothing if it is longer than any receiver accepts.
 pub fn encode(frame: &Frame, bytes: &mut Vec<u8>) -> Result<(), FrameRefusal> {
     match frame {
         Frame::Message(message) => {
@@ -106,34 +106,34 @@ fn put(kind: u8, content: &[u8], bytes_max: usize, bytes: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Bytes that have come, until they are frames. It holds no more than one frame and what was read with it.
+/// A buffer of received bytes, of at most one frame and the bytes read with it.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// How much of the front has been taken.
+    /// Consumed bytes at the front.
     taken: usize,
     limits: FrameLimits,
 }
 
 impl Inbox {
-    /// An empty one.
+    /// An empty inbox.
     pub fn new(limits: FrameLimits) -> Self {
         Self { bytes: Vec::new(), taken: 0, limits }
     }
 
-    /// From now on frames may be so long.
+    /// Changes the limits of frames.
     pub fn set_limits(&mut self, limits: FrameLimits) {
         self.limits = limits;
     }
 
-    /// More bytes have come.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if it is whole.
+    /// The next complete frame.
     pub fn take(&mut self) -> Result<Option<Frame>, FrameRefusal> {
         match decode(&self.bytes[self.taken..], self.limits) {
             None => Ok(None),
@@ -145,7 +145,7 @@ impl Inbox {
         }
     }
 
-    /// Whether the other side ended in the midst of a frame.
+    /// Returns whether no partial frame is buffered.
     pub fn is_empty(&self) -> bool {
         self.taken == self.bytes.len()
     }

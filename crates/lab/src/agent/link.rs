@@ -1,4 +1,4 @@
-//! One connection between a controller and an agent: TLS over a socket that never blocks, frames in and out.
+//! One connection between a controller and an agent: TLS over a non-blocking socket, with frames in both directions.
 
 use super::frame::{Frame, FrameLimits, FrameRefusal, Inbox, encode};
 use super::message::Message;
@@ -7,18 +7,18 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// How much is taken from TLS at once.
+/// Bytes read from TLS at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// How often the socket is read before what came is looked at: whoever sends without end must not fill our memory.
+/// Reads from the socket per turn, which bounds the memory that a peer can fill.
 const READS_MAX: usize = 64;
 
 /// Why a link ended.
 #[derive(Debug)]
 pub enum LinkEnd {
-    /// The other side closed it.
+    /// The peer closed it.
     Closed,
-    /// The other side sent what is no frame.
+    /// The peer sent an invalid frame.
     Frame(FrameRefusal),
     /// TLS or the socket failed.
     Io(io::Error),
@@ -46,7 +46,7 @@ pub struct Link {
     socket: TcpStream,
     tls: Connection,
     inbox: Inbox,
-    /// What waits until TLS takes it.
+    /// Bytes that TLS has not taken yet.
     outbox: Vec<u8>,
     is_ended: bool,
 }
@@ -59,7 +59,7 @@ impl Link {
         Ok(Self { socket, tls, inbox: Inbox::new(limits), outbox: Vec::new(), is_ended: false })
     }
 
-    /// From now on the other side may send longer frames.
+    /// Permits longer frames from the peer.
     pub fn trust(&mut self) {
         self.inbox.set_limits(FrameLimits::KNOWN);
     }
@@ -69,27 +69,27 @@ impl Link {
         self.send(&Frame::Message(message));
     }
 
-    /// Queues a frame. One that is too long for anybody ends the link, as its receiver would.
+    /// Queues a frame. One that is too long for any receiver ends the link.
     pub fn send(&mut self, frame: &Frame) {
         self.is_ended |= encode(frame, &mut self.outbox).is_err();
     }
 
-    /// Whether something waits to be sent, and the socket should be watched for room.
+    /// Returns whether bytes are pending, so that the socket should be polled for writing.
     pub fn wants_write(&self) -> bool {
         !self.outbox.is_empty() || self.tls.wants_write()
     }
 
-    /// Whether the two have shown each other their certificates.
+    /// Returns whether the TLS handshake is incomplete.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Sends what waits, as far as it goes without waiting.
+    /// Sends pending bytes as far as possible without blocking.
     pub fn flush(&mut self) -> Result<(), LinkEnd> {
         Ok(self.write()?)
     }
 
-    /// Moves bytes both ways as far as they go without waiting. Says whether any came.
+    /// Moves bytes both ways as far as possible without blocking. Returns whether any arrived.
     pub fn pump(&mut self) -> Result<bool, LinkEnd> {
         if self.is_ended {
             return Err(LinkEnd::Frame(FrameRefusal::TooLong));
@@ -108,7 +108,7 @@ impl Link {
                 Err(error) => return Err(error.into()),
             }
             if let Err(error) = self.tls.process_new_packets() {
-                // The other side should hear why, but the socket may be gone already.
+                // The peer should receive the alert, but the socket may be closed already.
                 let _told = self.write();
                 return Err(io::Error::other(error).into());
             }
@@ -117,22 +117,22 @@ impl Link {
         Ok(came)
     }
 
-    /// The next frame that has come whole.
+    /// The next complete frame.
     pub fn take(&mut self) -> Result<Option<Frame>, LinkEnd> {
         self.inbox.take().map_err(LinkEnd::Frame)
     }
 
-    /// Says goodbye in the words of TLS, as far as the socket takes them at once.
+    /// Sends close_notify, as far as the socket takes it immediately.
     pub fn close(mut self) {
         self.tls.send_close_notify();
-        // What does not go now does not go at all.
+        // Unsent bytes are dropped.
         let _written = self.write();
     }
 
     fn write(&mut self) -> io::Result<()> {
         loop {
             if !self.outbox.is_empty() && !self.tls.is_handshaking() {
-                // TLS keeps a bounded part and leaves the rest here.
+                // TLS buffers a bounded part and leaves the rest here.
                 let taken = self.tls.writer().write(&self.outbox)?;
                 self.outbox.drain(..taken);
             }

@@ -1,4 +1,4 @@
-//! The agent's side: it dials, answers, works, and brings what it found.
+//! The agent: it connects, responds, works, and sends its results.
 
 use super::frame::{Frame, FrameLimits};
 use super::link::{Link, LinkEnd};
@@ -17,45 +17,45 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a turn waits when nothing happens, in nanoseconds.
+/// Timeout of one turn of the event loop, in nanoseconds.
 const TURN_NS: i64 = 20_000_000;
 
-/// How long one attempt to reach the controller may take.
+/// Timeout of one connection attempt.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Pause between attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What an agent does for its controller.
+/// The work of an agent.
 pub trait Work {
     /// Prepares its share, number `index` of `agents`, of a task.
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String>;
 
-    /// Begins at this time of the monotonic clock, in nanoseconds.
+    /// Starts at this time of the monotonic clock, in nanoseconds.
     fn begin(&mut self, at_ns: u64) -> Result<(), String>;
 
     /// Ends early.
     fn stop(&mut self);
 
-    /// What came of it, once it is over. Asked some times a second after it began.
+    /// The result, once finished. Polled several times a second after the start.
     fn poll(&mut self) -> Option<Result<Brought, String>>;
 }
 
-/// What an agent brings.
+/// The result of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Brought {
     /// When it began, in nanoseconds of the monotonic clock.
     pub begun_ns: u64,
-    /// What it knows besides the record.
+    /// Results besides the record.
     pub facts: Value,
     /// The record.
     pub record: Vec<u8>,
 }
 
-/// Dials `controller`, again and again for as long as `patience` where nobody listens there yet, and works for it once.
+/// Connects to `controller`, retrying for `patience` while it is not listening yet, and works for it once.
 ///
 /// # Errors
-/// Why it could not, in words.
+/// The reason, as text.
 pub fn serve(
     controller: &str,
     patience: Duration,
@@ -68,7 +68,7 @@ pub fn serve(
     let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
     let socket = dial(controller, patience)?;
     let tls = ClientConnection::new(config, server).map_err(|error| error.to_string())?;
-    // The controller is known by its certificate, before any frame.
+    // The controller is authenticated by its certificate, before any frame.
     let mut link = Link::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
     link.say(Message::Hello {
         protocol: PROTOCOL.to_owned(),
@@ -135,7 +135,7 @@ impl Member<'_> {
                 Err(LinkEnd::Closed) => return Err("the controller has gone".to_owned()),
                 Err(end) => return Err(format!("the connection to the controller failed: {end}")),
             }
-            // Twice its own patience: it asks every second.
+            // Twice the controller's own timeout: it sends a ping every second.
             if precise_ns().saturating_sub(self.heard_ns) > 2 * SILENCE_NS_MAX {
                 return Err("the controller says nothing".to_owned());
             }
@@ -166,7 +166,7 @@ impl Member<'_> {
             Message::Failed { text } => return Err(format!("the controller says: {text}")),
             other => return Err(format!("the controller said {} where it has no place", other.name())),
         }
-        // An answer about the time must not wait for the next turn.
+        // A clock reading must not wait for the next turn.
         self.link.flush().map_err(|end| end.to_string())
     }
 

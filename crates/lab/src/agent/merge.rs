@@ -1,17 +1,17 @@
-//! One result out of those of all agents: counts are added, histograms merged, and the verdict is found anew.
+//! Merging the results of all agents: counts are added, histograms merged, and the verdict is computed again.
 
 use super::muster::AgentResult;
 use flatout_load::report::step::StepFacts;
 use flatout_load::report::{AgentReport, ClientReport, Reason, RunReport, StepReport};
 
-/// Why results cannot be made one.
+/// Why results cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MergeError {
-    /// No agent brought a result: the name of the first and what became of it.
+    /// No agent sent a result: the name of the first and its failure.
     Nothing(String),
-    /// An agent's record is no result: its name and why.
+    /// An agent's record is malformed: its name and the reason.
     Unreadable(String, String),
-    /// Two agents did different things: their names.
+    /// Two agents ran different tasks: their names.
     Different(String, String),
 }
 
@@ -27,10 +27,10 @@ impl std::fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// The result of the whole run. Lost agents make it invalid; what the others brought is kept.
+/// The result of the whole run. Lost agents make it invalid; the results of the others are retained.
 ///
 /// # Errors
-/// When there is nothing to merge, or what there is does not belong together.
+/// If there is nothing to merge, or the results do not belong together.
 pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     let mut parts: Vec<(&AgentResult, RunReport)> = Vec::new();
     for result in results.iter().filter(|result| result.lost.is_none()) {
@@ -46,7 +46,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
         );
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
     }
-    // Who could not run a later level says so beside the last one; what all of them have is kept.
+    // An agent that failed at a later level reports that with its last one; the levels common to all are retained.
     let (levels, most) = parts.iter().fold((usize::MAX, 0), |(least, most), (_, report)| {
         (least.min(report.steps.len()), most.max(report.steps.len()))
     });
@@ -59,7 +59,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     let mut whole = parts[0].1.clone();
     whole.agents = results.len() as u32;
     whole.threads = parts.iter().map(|(_, report)| report.threads).sum();
-    // The limit and the answers to questions are one machine's own.
+    // The limit and the findings belong to one machine.
     whole.limit = None;
     whole.findings = serde_json::Map::new();
     let steps: Result<Vec<StepReport>, MergeError> = (0..levels).map(|index| step(index, &parts, results)).collect();
@@ -119,7 +119,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         tally,
         warm_up,
         client,
-        // The server and the kernel are seen by none of them alone, nor by all.
+        // No agent has a complete view of the server and its kernel.
         server: None,
         kernel: None,
         reconciliation: None,

@@ -1,78 +1,78 @@
-//! What a controller and its agents say to each other.
+//! The messages between a controller and its agents.
 //!
-//! The order is fixed: the agent greets; the controller asks the time a few times and gives out the work; the agent says
-//! it is ready; the controller names a moment; the agent tells, at the end, what came of it. Meanwhile it is asked the
-//! time once a second, which shows that it lives.
+//! The sequence is fixed: the agent sends Hello; the controller sends several pings and then the work; the agent
+//! reports readiness; the controller sends a start time; the agent reports its result at the end. Meanwhile it
+//! receives a ping every second, which proves that it is alive.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Name and number of the protocol. Both sides must have the same.
+/// Name and number of the protocol, which both sides must share.
 pub const PROTOCOL: &str = "flatout-agent/1";
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Message {
-    /// Agent: who it is.
+    /// Agent: introduces itself.
     Hello {
         /// [`PROTOCOL`].
         protocol: String,
-        /// The agent's version of flatout. Another one than the controller's would measure with another rule.
+        /// The agent's version of flatout, which must equal the controller's.
         flatout: String,
-        /// What the agent calls itself, by default its host's name.
+        /// The agent's name, by default its host name.
         name: String,
-        /// Cores it may use.
+        /// Cores available to it.
         cores: u32,
     },
-    /// Controller: what time is it with you?
+    /// Controller: requests a clock reading.
     Ping {
-        /// Comes back in the answer.
+        /// Repeated in the reply.
         nonce: u64,
     },
-    /// Agent: the time, by its own monotonic clock.
+    /// Agent: a reading of its monotonic clock.
     Pong {
-        /// That of the question.
+        /// The ping's nonce.
         nonce: u64,
         /// Nanoseconds of the agent's clock.
         at_ns: u64,
     },
-    /// Controller: what to do.
+    /// Controller: the work.
     Plan {
-        /// Which of the agents this is, from 0.
+        /// The agent's index, from 0.
         index: u32,
-        /// How many there are.
+        /// Number of agents.
         agents: u32,
-        /// The task. Its form is the bench's own.
+        /// The task, in the bench's own form.
         task: Value,
     },
-    /// Agent: everything is prepared.
+    /// Agent: preparation is complete.
     Ready {},
-    /// Controller: begin then.
+    /// Controller: the start time.
     Go {
         /// Nanoseconds of the agent's clock.
         at_ns: u64,
     },
-    /// Agent: done. Its record follows.
+    /// Agent: finished. Its record follows.
     Done {
         /// When it began, in nanoseconds of the agent's clock.
         begun_ns: u64,
-        /// What it knows besides the record. Its form is the bench's own.
+        /// Results besides the record, in the bench's own form.
         facts: Value,
     },
-    /// Agent: it cannot do this, or no more.
+    /// Agent: it cannot start or continue.
     Failed {
-        /// Why, in words.
+        /// The reason, as text.
         text: String,
     },
-    /// Controller: end early, and tell what there is.
+    /// Controller: stop early, and send the results so far.
     Stop {},
-    /// Controller: that was all.
+    /// Controller: the run is over.
     Bye {},
 }
 
 impl Message {
-    /// Its name, for complaints.
+    /// Its name, for error messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",

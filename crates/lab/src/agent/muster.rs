@@ -1,8 +1,8 @@
-//! The controller's side, as decisions: who has come, what each is told, when all begin, and who was lost.
+//! The controller's decisions: admission of agents, messages, the common start, and lost agents.
 //!
-//! No socket and no clock: messages and the time come in as arguments, and what is to be said comes out as [`Order`]s. An
-//! agent lost before it was given work leaves its place to another; one lost afterwards stays lost, and its name is on the
-//! result, because its share of the load was not made.
+//! Without sockets or a clock: messages and the time are arguments, and actions are returned as [`Order`]s. An agent
+//! lost before it received work is replaced by another; one lost afterwards stays lost, and is named in the result,
+//! as its share of the load was not generated.
 
 use super::clock::Offset;
 use super::frame::FrameRefusal;
@@ -10,32 +10,32 @@ use super::message::{Message, PROTOCOL};
 use flatout_load::report::visible;
 use serde_json::Value;
 
-/// Questions for the time before an agent is given work. The quickest answer counts.
+/// Pings before an agent receives work. The fastest counts.
 const PINGS: u32 = 8;
 
-/// From the last agent's readiness to the common beginning, in nanoseconds: the word must have reached all of them.
+/// From the last agent's readiness to the common start, in nanoseconds: the message must reach all of them.
 const LEAD_NS: u64 = 500_000_000;
 
-/// How often an agent that has nothing to say is asked the time, in nanoseconds.
+/// Interval of pings to an idle agent, in nanoseconds.
 const ASK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// An agent that says nothing for so long is lost, in nanoseconds.
+/// Silence after which an agent is lost, in nanoseconds.
 pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
 
-/// Who has connected must have said who it is within this time, in nanoseconds, however busily it sends: certificates and a
-/// greeting take milliseconds.
+/// Timeout for authentication of a new connection, in nanoseconds, whatever it sends: certificates and a greeting
+/// take milliseconds.
 pub const GREETING_NS_MAX: u64 = 10_000_000_000;
 
-/// Most connections of those who have not said who they are. One more, and the first of them is sent away: so nobody can
-/// keep an agent out by holding places, unless they connect as often within the time that an agent's greeting takes, which is
-/// some round trips.
+/// Upper bound of unauthenticated connections. One more evicts the oldest, so that occupying places cannot keep an
+/// agent out, unless the attacker reconnects as often within the duration of an agent's greeting, which is a few
+/// round trips.
 pub const STRANGERS_MAX: usize = 64;
 
-/// Most agents of one run, and most that are remembered of those who were turned away.
+/// Upper bound of agents in one run, and of remembered rejected ones.
 pub const AGENTS_MAX: usize = 1_000;
 
 flatout_reason::reasons! {
-    /// Why an agent was lost or not taken.
+    /// Why an agent was lost or rejected.
     pub enum AgentLoss { name, text, }
     Closed, "closed", "its connection ended before its result was here";
     Silent, "silent", "it said nothing for ten seconds";
@@ -55,51 +55,51 @@ impl From<FrameRefusal> for AgentLoss {
     }
 }
 
-/// What is to be done.
+/// An action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// Say this to the agent.
+    /// Send this message to the agent.
     Say(usize, Message),
-    /// The agent has said who it is and may send longer frames.
+    /// The agent is authenticated and may send longer frames.
     Trust(usize),
-    /// End the connection with the agent, once all is sent.
+    /// Close the connection with the agent after everything was sent.
     Dismiss(usize),
 }
 
-/// Where an agent stands.
+/// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Connected, and nothing said yet.
+    /// Connected, unauthenticated.
     Strange,
-    /// Answering what time it is; so many answers are still wanted.
+    /// Being pinged; the number of missing replies.
     Timed {
         left: u32,
     },
     /// Waiting for the others.
     Waiting,
-    /// It has its work and prepares.
+    /// Preparing its work.
     Planned,
     Ready,
-    /// The moment is named.
+    /// It has the start time.
     Going,
-    /// It has ended; its record is on the way.
+    /// It has finished; its record is on the way.
     Recording,
     Done,
     Lost(AgentLoss),
 }
 
-/// What is known of one agent.
+/// One agent.
 #[derive(Clone, Debug)]
 struct Agent {
     name: String,
     cores: u32,
     step: Step,
-    /// What it had to say about its loss.
+    /// Its own explanation of its loss.
     words: String,
-    /// The share it was given, from 0.
+    /// The index of its share, from 0.
     index: Option<u32>,
     offset: Option<Offset>,
-    /// The question that is not answered yet, and when it was asked.
+    /// The pending ping's nonce and time.
     asked: Option<(u64, u64)>,
     connected_ns: u64,
     heard_ns: u64,
@@ -109,7 +109,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Whether its share of the load is, or was, counted upon.
+    /// Returns whether it has or had a share of the load.
     fn has_work(&self) -> bool {
         self.index.is_some()
     }
@@ -118,21 +118,21 @@ impl Agent {
 /// One agent's part of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentResult {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// Cores it may use.
+    /// Cores available to it.
     pub cores: u32,
-    /// Its share, from 0.
+    /// The index of its share, from 0.
     pub index: u32,
-    /// From the common beginning to its own, in nanoseconds; negative when it was early.
+    /// Its own start relative to the common one, in nanoseconds; negative if early.
     pub skew_ns: Option<i64>,
-    /// How wrong the skew can be, in nanoseconds.
+    /// Upper bound of the skew's error, in nanoseconds.
     pub skew_error_ns_max: u64,
-    /// What it told about its run.
+    /// Its reported facts.
     pub facts: Value,
     /// Its record.
     pub record: Vec<u8>,
-    /// Why it was lost, if it was, and what it said about it.
+    /// Why it was lost, if it was, and its own explanation.
     pub lost: Option<(AgentLoss, String)>,
 }
 
@@ -149,12 +149,12 @@ pub struct Muster {
 }
 
 impl Muster {
-    /// A run of `wanted` agents of this version of flatout, all with the same task, of which each does its share.
+    /// A run of `wanted` agents of this version of flatout, which share one task.
     pub fn new(wanted: u32, flatout: &'static str, task: Value) -> Self {
         Self { wanted, flatout, task, agents: Vec::new(), nonce: 0, begins_ns: None, is_stopped: false }
     }
 
-    /// Somebody has connected. The number names it from now on. Another may have to go for it.
+    /// Handles a new connection. Returns its number, and orders, which may evict another.
     pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<Order>) {
         let strangers = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Strange);
         let mut orders = Vec::new();
@@ -177,7 +177,7 @@ impl Muster {
             facts: Value::Null,
             record: Vec::new(),
         };
-        // Whoever knocks and goes again takes no memory for ever: one who left without work leaves its number too.
+        // A number without work is reused after its connection ends, so that repeated connections take no memory.
         let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
         let left = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX);
         let who = left.unwrap_or(self.agents.len());
@@ -188,7 +188,7 @@ impl Muster {
         (who, orders)
     }
 
-    /// Somebody said something.
+    /// Handles a message.
     pub fn handle_message(&mut self, who: usize, now_ns: u64, message: Message) -> Vec<Order> {
         let Some(agent) = self.agents.get_mut(who) else { return Vec::new() };
         agent.heard_ns = now_ns;
@@ -202,7 +202,7 @@ impl Muster {
                     );
                     return self.lose(who, AgentLoss::OtherVersion, &words);
                 }
-                // A name is shown to people, so it has one line and an end.
+                // A name is displayed, so it is limited to one short line.
                 agent.name = visible(&name).chars().take(64).collect();
                 agent.cores = cores;
                 agent.step = Step::Timed { left: PINGS };
@@ -246,7 +246,7 @@ impl Muster {
         }
     }
 
-    /// A record has come whole.
+    /// Handles a complete record.
     pub fn handle_record(&mut self, who: usize, now_ns: u64, record: Vec<u8>) -> Vec<Order> {
         match self.agents.get_mut(who) {
             Some(agent) if agent.step == Step::Recording => {
@@ -262,14 +262,14 @@ impl Muster {
         }
     }
 
-    /// Something of a frame has come: whoever sends a long record is not silent.
+    /// Handles a part of a frame: an agent that sends a long record is not silent.
     pub fn handle_bytes(&mut self, who: usize, now_ns: u64) {
         if let Some(agent) = self.agents.get_mut(who) {
             agent.heard_ns = now_ns;
         }
     }
 
-    /// The connection is of no more use.
+    /// Handles the end of a connection.
     pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
         match self.agents.get(who).map(|agent| agent.step) {
             None | Some(Step::Done | Step::Lost(_)) => Vec::new(),
@@ -277,7 +277,7 @@ impl Muster {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_time(&mut self, now_ns: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         for who in 0..self.agents.len() {
@@ -298,19 +298,19 @@ impl Muster {
         orders
     }
 
-    /// End early: every agent tells what it has.
+    /// Stops early: every agent sends its results so far.
     pub fn stop(&mut self) -> Vec<Order> {
         self.is_stopped = true;
         let going = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Going);
         going.map(|(who, _)| Order::Say(who, Message::Stop {})).collect()
     }
 
-    /// How many are here, of those that are wanted.
+    /// Number of present agents, of those wanted.
     pub fn here(&self) -> u32 {
         self.agents.iter().filter(|agent| is_here(agent)).count() as u32
     }
 
-    /// Names of those that were turned away or went before they had work, and why.
+    /// Names of agents that were rejected or lost before they had work, with the reason.
     pub fn turned_away(&self) -> impl Iterator<Item = (&str, AgentLoss, &str)> {
         self.agents.iter().filter(|agent| !agent.has_work()).filter_map(|agent| match agent.step {
             Step::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),
@@ -318,18 +318,18 @@ impl Muster {
         })
     }
 
-    /// When all begin, by our clock, once that is decided.
+    /// The common start by the local clock, once decided.
     pub fn begins_ns(&self) -> Option<u64> {
         self.begins_ns
     }
 
-    /// Whether there is nothing more to wait for: every agent with work has told all, or is lost.
+    /// Returns whether the run is over: every agent with work has reported, or is lost.
     pub fn is_over(&self) -> bool {
         let mut working = self.agents.iter().filter(|agent| agent.has_work()).peekable();
         working.peek().is_some() && working.all(|agent| matches!(agent.step, Step::Done | Step::Lost(_)))
     }
 
-    /// What came of it, in the order of the shares.
+    /// The results, ordered by share.
     pub fn into_results(self) -> Vec<AgentResult> {
         let begins_ns = self.begins_ns;
         let mut results: Vec<AgentResult> = self
@@ -371,13 +371,13 @@ impl Muster {
     fn lose(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
         let agent = &mut self.agents[who];
         agent.step = Step::Lost(loss);
-        // It may be in their own words.
+        // It may be the agent's own text.
         agent.words = visible(words).into_owned();
         agent.record = Vec::new();
         let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
         let mut orders = vec![Order::Say(who, Message::Failed { text }), Order::Dismiss(who)];
         if agent.has_work() && self.begins_ns.is_none() {
-            // Nobody has begun: without this one nobody shall.
+            // The load has not started: without this agent it must not.
             for (other, agent) in self.agents.iter_mut().enumerate() {
                 if matches!(agent.step, Step::Planned | Step::Ready) {
                     agent.step = Step::Lost(AgentLoss::Closed);
@@ -390,7 +390,7 @@ impl Muster {
         orders
     }
 
-    /// Gives out the shares once all are here and timed.
+    /// Distributes the shares once all agents are present and timed.
     fn give_work(&mut self) -> Vec<Order> {
         let waiting = self.agents.iter().filter(|agent| agent.step == Step::Waiting).count();
         if waiting < self.wanted as usize {
@@ -406,7 +406,7 @@ impl Muster {
         orders
     }
 
-    /// Names the moment once all are ready.
+    /// Sends the start time once all agents are ready.
     fn name_the_moment(&mut self, now_ns: u64) -> Vec<Order> {
         let mut working = self.agents.iter().filter(|agent| agent.has_work());
         if !working.all(|agent| agent.step == Step::Ready) {
@@ -427,7 +427,7 @@ impl Muster {
     }
 }
 
-/// Whether it takes one of the wanted places.
+/// Returns whether it occupies one of the wanted places.
 fn is_here(agent: &Agent) -> bool {
     !matches!(agent.step, Step::Strange | Step::Lost(_))
 }

@@ -1,8 +1,8 @@
-//! Who may join a run: an authority made for the purpose, and one certificate for each of the two roles.
+//! Authentication of participants: a dedicated authority, and one certificate for each of the two roles.
 //!
-//! `flatout agent init DIR` makes them. The folder is copied to every machine that takes part; who has it may give
-//! work and take it, so its files are for their owner alone. Names of hosts play no part: an agent trusts whoever shows
-//! the controller's certificate, wherever it is, and nobody else.
+//! `flatout agent init DIR` creates them. The folder is copied to every participating machine; its files authorise
+//! both giving and taking work, so only their owner can read them. Host names are irrelevant: an agent trusts exactly
+//! the controller's certificate, wherever it is used.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -22,28 +22,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name in the controller's certificate, which agents ask for.
+/// The name in the controller's certificate, which agents verify.
 pub const CONTROLLER: &str = "controller.flatout.internal";
 
 /// The name in the agents' certificate.
 const AGENT: &str = "agent.flatout.internal";
 
-/// How long all of it is good for.
+/// Lifetime of all certificates, in days.
 const DAYS: u64 = 365;
 
 const DAY_S: u64 = 86_400;
 
-/// Clocks differ; certificates begin so long ago.
+/// How far a certificate's start is in the past, in seconds, to tolerate clock differences.
 const SKEW_S: u64 = 3600;
 
 /// The files of the folder.
 pub const FILES: [&str; 5] = ["authority.pem", "controller.pem", "controller.key", "agent.pem", "agent.key"];
 
-/// Makes the folder and what belongs into it.
+/// Creates the folder and its files.
 ///
 /// # Errors
-/// When it is there already, with anything in it, or cannot be written. What is there is never replaced: certificates
-/// made anew would shut out those who have the old ones.
+/// If it exists and is not empty, or cannot be written. Existing files are never replaced: new certificates would
+/// lock out machines with the old ones.
 pub fn init(folder: &Path, unix_s: u64) -> io::Result<()> {
     let made = |error: rcgen::Error| io::Error::other(format!("a certificate cannot be made: {error}"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -55,7 +55,7 @@ pub fn init(folder: &Path, unix_s: u64) -> io::Result<()> {
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let authority_key = KeyPair::generate().map_err(made)?;
     let root = authority.self_signed(&authority_key).map_err(made)?;
-    // The authority's key signs twice and is then forgotten: nobody can sign more.
+    // The authority's key signs twice and is then dropped, so that no more can be signed.
     let issuer = Issuer::new(authority, authority_key);
     let mut files = vec![("authority.pem", root.pem())];
     for (name, role, purpose) in [
@@ -88,10 +88,10 @@ fn params(name: &str, unix_s: u64) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// What a controller shows, and asks of its agents.
+/// The TLS configuration of a controller.
 ///
 /// # Errors
-/// When the folder does not hold what [`init`] puts there.
+/// If the folder lacks the files from [`init`].
 pub fn controller_config(folder: &Path) -> io::Result<Arc<ServerConfig>> {
     let provider = provider();
     let roots = Arc::new(roots(folder)?);
@@ -101,7 +101,7 @@ pub fn controller_config(folder: &Path) -> io::Result<Arc<ServerConfig>> {
     builder.with_client_cert_verifier(verifier).with_single_cert(chain, key).map(Arc::new).map_err(unfit)
 }
 
-/// What an agent shows, and asks of its controller.
+/// The TLS configuration of an agent.
 ///
 /// # Errors
 /// As [`controller_config`].

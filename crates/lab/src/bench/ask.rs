@@ -1,4 +1,4 @@
-//! What to bench and how, and the table of requests that follows from it.
+//! The specification of a bench, and its table of requests.
 
 use super::BenchError;
 use crate::request::{ConnectionUse, Field, HttpVersion, Outline};
@@ -9,17 +9,17 @@ use flatout_net::client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRe
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// What is asked for, by whom and in which order.
+/// The requests, and their selection.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Entries, chosen by their own rule for each request.
+    /// Entries selected at random or in turn by their own rule.
     Chosen(Arc<Workload>),
-    /// A log's requests in their order: one for each visit.
+    /// The requests of a log in order, one per visit.
     Replayed(Arc<Replay>),
 }
 
 impl Work {
-    /// One URL's target, over and over.
+    /// The target of one URL, repeated.
     pub fn one(target: &str) -> Option<Self> {
         let entry = Entry::get(Address { origin: None, target: target.into() });
         let mut workload = Workload::in_turn("one URL", vec![entry])?;
@@ -36,56 +36,56 @@ impl Work {
     }
 }
 
-/// How the server is spoken to.
+/// How the client communicates with the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speech {
-    /// The version of HTTP.
+    /// The HTTP version.
     pub version: HttpVersion,
     /// Whether TLS sessions are resumed.
     pub resumes: bool,
-    /// Whether any certificate will do.
+    /// Whether certificate verification is skipped.
     pub insecure: bool,
-    /// Authorities in PEM; `None`: the system's.
+    /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,
 }
 
-/// What to bench and how.
+/// The specification of a bench.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Where, and what a lone URL asks for.
+    /// The server's URL, and the target of a single-URL bench.
     pub url: Url,
-    /// What is asked for.
+    /// The requests.
     pub work: Work,
-    /// Load levels, at least one, run one after another.
+    /// Load levels in order, at least one.
     pub plans: Vec<Plan>,
-    /// Client threads wished for, at least 1.
+    /// Requested client threads, at least 1.
     pub threads: u32,
-    /// Longest wait for a connection and for an answer, in nanoseconds.
+    /// Timeout for a connection and for a response, in nanoseconds.
     pub request_timeout_ns: u64,
-    /// Method in place of the entries' own.
+    /// Method that replaces the entries' own.
     pub method: Option<String>,
-    /// Content sent with every request; empty for none.
+    /// Content of every request; empty for none.
     pub content: Arc<[u8]>,
-    /// Fields to send besides, or instead of, our own.
+    /// Additional fields, or replacements of default ones.
     pub fields: Vec<Field>,
-    /// How the server is spoken to.
+    /// How the client communicates with the server.
     pub speech: Speech,
-    /// Source addresses, where they are given.
+    /// Number of source addresses, if specified.
     pub sources: Option<u32>,
-    /// Share of answers whose digest is taken, 0 to 1.
+    /// Share of responses whose digest is computed, 0 to 1.
     pub digest_share: f64,
     /// Whether to measure the bare loop beside the run.
     pub with_limit: bool,
-    /// Whether the run is past the knee on purpose.
+    /// Whether the run exceeds the server's capacity intentionally.
     pub overload: bool,
-    /// Which share of the plans is made here, from 0, of how many; (0, 1) for all of it.
+    /// The share of the plans to run here: index, from 0, and count; (0, 1) for all.
     pub share: (u32, u32),
-    /// When the first level begins, in nanoseconds of the monotonic clock; at once where nothing is said.
+    /// Start of the first level, in nanoseconds of the monotonic clock; immediately by default.
     pub begin_at_ns: Option<u64>,
 }
 
 impl Ask {
-    /// One URL in the way of a plan; everything else as it is when nothing is said.
+    /// One URL with a plan, and defaults for everything else.
     pub fn new(url: Url, plan: Plan) -> Result<Self, BenchError> {
         let work = Work::one(&url.target).ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
@@ -107,7 +107,7 @@ impl Ask {
         })
     }
 
-    /// Every request that may be sent, ready-made.
+    /// All requests in prepared form.
     pub(super) fn table(&self) -> Result<Arc<[PreparedRequest]>, BenchError> {
         let host = self.url.authority();
         self.work.workload().entries.iter().map(|entry| self.prepare(entry, &host)).collect()
@@ -142,7 +142,7 @@ impl Ask {
         if let Some(known) = entry.sha256 {
             let _ = digest.set(known);
         }
-        // Another method than the list's has other answers.
+        // With another method than the list's, responses differ.
         let is_known = self.method.is_none() || method == Method::Get.name();
         Ok(PreparedRequest {
             kept,
@@ -154,7 +154,7 @@ impl Ask {
         })
     }
 
-    /// TLS, where the URL wants it.
+    /// TLS, if the URL requires it.
     pub(super) fn tls(&self) -> Result<Option<ClientTls>, BenchError> {
         if !self.url.secure {
             return Ok(None);
@@ -169,7 +169,7 @@ impl Ask {
         ClientTls::load(&settings).map(Some).map_err(|error| BenchError::Tls(error.to_string()))
     }
 
-    /// One answer in so many has its digest taken.
+    /// The interval of responses whose digest is computed.
     pub(super) fn digest_every(&self) -> u32 {
         if self.digest_share > 0.0 {
             (1.0 / self.digest_share).round().clamp(1.0, f64::from(u32::MAX)) as u32
@@ -178,7 +178,7 @@ impl Ask {
         }
     }
 
-    /// HTTP version and transport, for people.
+    /// HTTP version and transport, for display.
     pub fn protocol(&self) -> String {
         let version = match self.speech.version {
             HttpVersion::Http10 => "HTTP/1.0",
@@ -193,7 +193,7 @@ impl Ask {
     }
 }
 
-/// Whether a visit takes a connection of its own.
+/// Returns whether a visit uses a new connection.
 pub(super) const fn connects(visit: &Visit) -> bool {
     matches!(visit, Visit::Connection { .. } | Visit::Session { .. })
 }

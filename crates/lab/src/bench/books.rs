@@ -11,24 +11,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server may take to write its last lines, or to show its last counts.
+/// Timeout for the server to write its last lines, or to update its counters.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Between two looks.
+/// Interval between two readings.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long one look at the metrics may take from its first byte to its last, however slowly they come.
+/// Timeout for one complete reading of the metrics.
 const LOOK_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Longest answer that is believed to be metrics, in bytes.
+/// Upper bound of a metrics response, in bytes.
 const METRICS_BYTES_MAX: usize = 16 << 20;
 
-/// Where the server's count is.
+/// The source of the server's count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Books {
-    /// Its access log: common, combined, or our own JSON.
+    /// Its access log: common, combined, or flatout's JSON.
     Log(PathBuf),
-    /// Its metrics in the text form of Prometheus: flatout's names.
+    /// Its metrics in Prometheus text format, with flatout's names.
     Metrics(Url),
 }
 
@@ -37,24 +37,23 @@ pub enum Books {
 pub(super) enum Page {
     /// Bytes of the log.
     LogBytes(u64),
-    /// What the metrics said, and how many requests a look at them adds to them: 1 where the server that is measured
-    /// shows them as one of its pages.
+    /// The metrics, and the number of requests that a reading itself adds: 1 if the measured server serves them.
     Metrics(Metrics, u64),
 }
 
-/// Counts of a server at one moment.
+/// A server's counters at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Metrics {
-    /// Answers by status class, 1xx to 5xx.
+    /// Responses by status class, 1xx to 5xx.
     classes: [u64; 5],
     requests: u64,
 }
 
 impl Books {
-    /// Opens them at the present moment.
+    /// Reads the current count.
     ///
     /// # Errors
-    /// Where they are and why they cannot be read, in words; so for [`Books::close`].
+    /// The source and why it cannot be read, as text; likewise for [`Books::close`].
     pub(super) fn open(&self) -> Result<Page, String> {
         match self {
             Self::Log(path) => {
@@ -69,7 +68,7 @@ impl Books {
         }
     }
 
-    /// What was counted since `opened`, as soon as that is `expected` requests or more, or else at the end of patience.
+    /// The difference since `opened`, as soon as it is at least `expected` requests, or after the timeout.
     pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, String> {
         let begun = Instant::now();
         for looks in 1.. {
@@ -82,7 +81,7 @@ impl Books {
         self.count(opened, 0)
     }
 
-    /// What was counted since `opened`, which was followed by so many looks, this one included.
+    /// The difference since `opened`, after this many readings, including this one.
     fn count(&self, opened: &Page, looks: u64) -> Result<ServerCounts, String> {
         match (self, opened) {
             (Self::Log(path), Page::LogBytes(from)) => {
@@ -99,7 +98,7 @@ impl Books {
 }
 
 impl Metrics {
-    /// What was counted since `before`, less so many looks at the metrics themselves, which are answered with 200.
+    /// The difference since `before`, without the readings of the metrics themselves, which are responses with 200.
     fn since(&self, before: &Self, looks: u64) -> Self {
         let mut classes: [u64; 5] =
             std::array::from_fn(|class| self.classes[class].saturating_sub(before.classes[class]));
@@ -109,10 +108,10 @@ impl Metrics {
     }
 }
 
-/// Counts the lines behind the first `from` bytes.
+/// Counts the lines after the first `from` bytes.
 fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
     let mut file = File::open(path)?;
-    // A log that was rotated meanwhile is shorter, and begins anew.
+    // A log that was rotated meanwhile is shorter, and starts from 0.
     let from = if file.metadata()?.len() < from { 0 } else { from };
     file.seek(SeekFrom::Start(from))?;
     let mut by_status: BTreeMap<u16, u64> = BTreeMap::new();
@@ -137,8 +136,8 @@ fn read_metrics(url: &Url) -> Result<Metrics, String> {
     parse_metrics(&text).ok_or_else(|| format!("{url}: there is no flatout_requests_total"))
 }
 
-/// A request of HTTP/1.0, whose answer ends with the connection. All of it is over after `patience`: whoever sends a byte
-/// now and then is as good as gone.
+/// Sends an HTTP/1.0 request, whose response ends with the connection. `patience` bounds the whole exchange, so that
+/// a slow trickle fails too.
 fn fetch(url: &Url, patience: Duration) -> io::Result<String> {
     if url.secure {
         return Err(io::Error::other("metrics are read over http alone"));

@@ -1,4 +1,4 @@
-//! What a client thread is driven by: its share of the schedule, and its record.
+//! The drive of a client thread: its share of the schedule, and its record.
 
 use super::ask::Work;
 use flatout_load::FailureKind;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// How often a thread publishes where it stands, in nanoseconds.
+/// Interval of a thread's progress updates, in nanoseconds.
 const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 
-/// Where a thread stands, for those who watch. Counts and times are from the start of the run.
+/// A thread's progress. Counts and times are from the start of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
     pub(super) responses: u64,
@@ -22,7 +22,7 @@ pub(super) struct Standing {
     pub(super) lag: Histogram<u64>,
 }
 
-/// Sums over everything that ended so far, warm-up included, for those who judge while it goes on.
+/// Sums over all ended requests, including the warm-up, for decisions during the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) answers: u64,
@@ -30,19 +30,19 @@ pub(super) struct Sums {
     pub(super) response_ns: u64,
 }
 
-/// What the server's own count is compared with: everything, warm-up included.
+/// Totals for comparison with the server's own count, including the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whole {
-    /// Answers by status class, 1xx to 5xx.
+    /// Responses by status class, 1xx to 5xx.
     pub(crate) classes: [u64; 5],
     /// Requests that ended.
     pub(crate) requests: u64,
-    /// Requests among them that failed on their way, and may have been counted by the server or not.
+    /// Failed requests among them, which the server may or may not have counted.
     pub(crate) uncertain: u64,
 }
 
 impl Whole {
-    /// Adds another.
+    /// Adds another one.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
             *mine += theirs;
@@ -52,23 +52,23 @@ impl Whole {
     }
 }
 
-/// What one thread leaves for the one that started it.
+/// State shared by one thread with its starter.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) standing: Mutex<Option<Standing>>,
     pub(super) sums: Mutex<Sums>,
 }
 
-/// What the one that started them tells all threads.
+/// Signals from the starter to all threads.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// From when everything counts; [`NOT_KNOWN`] until that is known.
+    /// Start of the measured part; [`NOT_KNOWN`] until it is known.
     pub(super) measured_from_ns: AtomicU64,
-    /// Nothing more is to be begun.
+    /// Set when no more requests are to start.
     pub(super) stop: AtomicBool,
 }
 
-/// A moment that is not known yet.
+/// An unknown time.
 pub(super) const NOT_KNOWN: u64 = u64::MAX;
 
 impl Signals {
@@ -77,7 +77,7 @@ impl Signals {
     }
 }
 
-/// What all threads of a span choose from.
+/// The selection shared by all threads of a span.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) work: Work,
@@ -115,11 +115,11 @@ pub(super) struct LabDrive {
     loop_lag: Hdr,
     is_watched: bool,
     published_ns: u64,
-    /// Time it took to look up the server's name, until the first connection has been told of with it.
+    /// Duration of the name resolution, until it is reported with the first connection.
     resolve_ns: u64,
 }
 
-/// What is left of a drive at the end.
+/// The result of a drive.
 #[derive(Debug)]
 pub(super) struct Driven {
     pub(super) recorder: Recorder,
@@ -152,12 +152,12 @@ impl LabDrive {
         }
     }
 
-    /// What was recorded so far.
+    /// The record so far.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Tells what was late, once it is known when the span ended.
+    /// Records late requests, once the end of the span is known.
     pub(super) fn close_span(&mut self, until_ns: u64) {
         self.recorder.close_span(until_ns);
     }
@@ -167,7 +167,7 @@ impl LabDrive {
         Driven { tally: self.schedule.tally(), whole: self.whole, recorder: self.recorder, loop_lag: self.loop_lag }
     }
 
-    /// Hears what was decided elsewhere.
+    /// Reads the signals.
     fn listen(&mut self) {
         let from_ns = self.signals.measured_from_ns.load(Ordering::Relaxed);
         if from_ns != NOT_KNOWN && self.schedule.measured_from_ns().is_none() {
@@ -235,7 +235,7 @@ impl Drive for LabDrive {
         self.whole.requests += 1;
         match result {
             Ok(status) => self.whole.classes[usize::from(status / 100).clamp(1, 5) - 1] += 1,
-            // The answer came, whatever is thought of its body: the server has counted it as what it was.
+            // The response arrived, whatever its body: the server has counted its status.
             Err(FailureKind::WrongBody) => self.whole.classes[1] += 1,
             Err(_) => self.whole.uncertain += 1,
         }
@@ -279,7 +279,7 @@ impl Drive for LabDrive {
     fn handle_tick(&mut self, now_ns: u64, late_ns: u64, _connections: u32) {
         self.loop_lag.record(late_ns);
         self.listen();
-        // The reader holds these for a moment only; a turn missed is made up for by the next one.
+        // The reader locks these briefly; a missed update is made up by the next one.
         if let Ok(mut sums) = self.desk.sums.try_lock() {
             *sums = self.sums;
         }
@@ -315,7 +315,7 @@ const fn to_client(begin: schedule::Begin) -> client::Begin {
     }
 }
 
-/// The classic name of a failure, and what is known beyond it.
+/// The classic name of a failure, and its details.
 pub(super) fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
     match failure {
         Failure::TimedOut => (FailureKind::ClientTimo, ""),
@@ -334,7 +334,7 @@ pub(super) fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
             Errno::TIMEDOUT => (FailureKind::SocketTimo, ""),
             Errno::CONNREFUSED => (FailureKind::ConnRefused, ""),
             Errno::CONNRESET => (FailureKind::ConnReset, ""),
-            // The peer had reset the connection before we sent.
+            // The peer had reset the connection before the send.
             Errno::PIPE => (FailureKind::ConnReset, "epipe"),
             Errno::MFILE => (FailureKind::FdUnavail, ""),
             Errno::NFILE => (FailureKind::FtabFull, ""),
@@ -349,7 +349,7 @@ pub(super) fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
     }
 }
 
-/// Error codes of RFC 9113 §7 by their names there; those of a stream and of a connection are told apart.
+/// Error codes of RFC 9113 §7 by name, separately for streams and connections.
 fn http2_code(code: u32, of_stream: bool) -> &'static str {
     match (code, of_stream) {
         (0x0, true) => "reset-no-error",

@@ -1,41 +1,41 @@
-//! Why a bench could not be run.
+//! Why a bench could not run.
 
 use super::PortsShort;
 use crate::url::UrlError;
 use flatout_load::plan::PlanError;
 use std::io;
 
-/// Why a bench could not be run. A server that fails is no such reason: that is a result.
+/// Why a bench could not run. A failing server is a result, not an error.
 #[derive(Debug)]
 pub enum BenchError {
-    /// The URL gives no address.
+    /// The URL yields no address.
     Url(UrlError),
-    /// The plan cannot be run.
+    /// The plan is invalid.
     Plan(PlanError),
-    /// There are too few local ports for it.
+    /// There are too few local ports.
     Ports(PortsShort),
-    /// There is nothing to ask for.
+    /// There are no requests.
     NothingToAsk,
-    /// An entry of the workload is of another server, which is named.
+    /// An entry of the workload belongs to another server, which is named.
     OtherServer(String),
-    /// A request cannot be written in the version of HTTP asked for.
+    /// A request cannot be encoded in the requested HTTP version.
     Request(String),
-    /// TLS cannot be set up.
+    /// TLS cannot be configured.
     Tls(String),
     /// The server's own count cannot be read.
     Books(String),
-    /// A client thread could not be started, or failed in a way that is not the server's.
+    /// A client thread could not start, or failed for a reason other than the server.
     Thread(io::Error),
-    /// A client thread ended by a defect of this program.
+    /// A client thread panicked.
     ThreadPanicked,
-    /// No memory for a record.
+    /// There is no memory for a record.
     Recorder,
     /// The bare loop could not be started.
     Responder(io::Error),
 }
 
 impl BenchError {
-    /// Whether what was asked for makes no sense, or cannot be had here: nothing was sent.
+    /// Returns whether the specification is invalid, or impossible on this machine: nothing was sent.
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,

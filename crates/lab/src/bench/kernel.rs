@@ -1,4 +1,4 @@
-//! What the kernel counts of TCP, for the whole network namespace.
+//! The kernel's TCP counters of the whole network namespace.
 
 use flatout_load::report::KernelReport;
 use std::fs;
@@ -8,14 +8,14 @@ use std::fs;
 pub(super) struct KernelCounters(KernelReport);
 
 impl KernelCounters {
-    /// Reads them; nothing where /proc has none.
+    /// Reads them; `None` if /proc lacks them.
     pub(super) fn read() -> Option<Self> {
         let snmp = fs::read_to_string("/proc/net/snmp").ok()?;
         let netstat = fs::read_to_string("/proc/net/netstat").ok()?;
         Some(Self(parse(&snmp, &netstat)))
     }
 
-    /// What was counted between `earlier` and this.
+    /// The difference to `earlier`.
     pub(super) fn since(self, earlier: Self) -> KernelReport {
         let (now, before) = (self.0, earlier.0);
         KernelReport {
@@ -45,7 +45,7 @@ fn field(text: &str, group: &str, name: &str) -> u64 {
     let index = names.split_ascii_whitespace().position(|found| found == name);
     index
         .and_then(|index| values.split_ascii_whitespace().nth(index))
-        // Some counters of the group are signed; none of these.
+        // Some counters of the group are signed, but none of these.
         .and_then(|value| value.parse().ok())
         .unwrap_or(0)
 }

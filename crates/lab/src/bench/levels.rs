@@ -1,4 +1,4 @@
-//! Levels of load, one after another: each measured, with what server and machine did meanwhile.
+//! Load levels in sequence: each measured, including the use of server and machine.
 
 use super::books::{Books, Page};
 use super::drive::Choice;
@@ -20,10 +20,10 @@ use flatout_load::report::{
 };
 use std::time::{Instant, SystemTime};
 
-/// Between two levels that agents begin together.
+/// Gap between two levels that agents start together.
 const LEVEL_GAP_NS: u64 = 2_000_000_000;
 
-/// A run: levels so far, and all that the next one needs.
+/// A run: the levels so far, and the state for the next one.
 #[derive(Debug)]
 pub struct Bench {
     ask: Ask,
@@ -37,11 +37,11 @@ pub struct Bench {
     last: Option<Span>,
     limit: Option<Limit>,
     interrupted: bool,
-    /// Why something could not be measured: said beside the last level that was.
+    /// Why something could not be measured, reported with the last level.
     missing: Option<BenchError>,
 }
 
-/// Looks for children of the server a few times a second, for whoever else watches.
+/// Observes the server's children several times a second, beside another progress receiver.
 struct Looking<'a> {
     progress: &'a mut dyn Progress,
     target: Option<&'a Target>,
@@ -65,26 +65,26 @@ impl Progress for Looking<'_> {
     }
 }
 
-/// What is known of server and machine before a part of a run.
+/// State of server and machine before a part of a run.
 struct Before {
     server: Option<(CpuSnapshot, TargetStatus)>,
     kernel: Option<KernelCounters>,
     crowd: CrowdWatch,
 }
 
-/// What a part of a run took of others than the client.
+/// Use of server and machine during a part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Around {
     server: Option<ServerReport>,
     kernel: Option<KernelReport>,
     other_cpu_share: Option<f64>,
-    /// Share of its time that the busiest client thread waited for other processes.
+    /// Share of time that the busiest client thread waited for other processes.
     crowded_share: Option<f64>,
 }
 
 impl Bench {
-    /// Makes everything ready that can be made ready before the first request. From here on what was measured is never
-    /// lost: whatever goes wrong is kept and told in the report.
+    /// Prepares everything before the first request. From here on no result is lost: failures are stored and
+    /// reported.
     pub fn prepare(ask: Ask, books: Option<Books>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
         let address = ask.url.resolve().map_err(BenchError::Url)?;
@@ -99,11 +99,11 @@ impl Bench {
             let text = format!("--sources {count} needs a server at an address of 127.0.0.0/8");
             return Err(BenchError::Plan(PlanError::Meaningless(text)));
         }
-        // Books that cannot be read now need not be waited for until the end of a level.
+        // If the server's counters are unreadable now, fail early instead of after a level.
         if let Some(books) = &books {
             books.open().map_err(BenchError::Books)?;
         }
-        // As many connections as the system allows; where that is too few, failures will say fd-unavail.
+        // As many connections as the system permits; with too few, failures are named fd-unavail.
         let _limit = flatout_net::socket::raise_descriptor_limit();
         let http2_streams = match ask.speech.version {
             HttpVersion::Http2 { streams } => Some(streams.max(1)),
@@ -149,19 +149,19 @@ impl Bench {
         })
     }
 
-    /// Whether no other level should be begun: somebody asked for the end, or the client itself could not go on. Too few
-    /// ports for one level may be enough for another.
+    /// Returns whether no further level should start: the run was interrupted, or the client itself failed. Too few
+    /// ports for one level may suffice for another.
     pub const fn is_over(&self) -> bool {
         self.interrupted || matches!(&self.missing, Some(error) if !matches!(error, BenchError::Ports(_)))
     }
 
-    /// Whether what was asked for was measured, all of it so far.
+    /// Returns whether everything requested so far was measured.
     pub const fn is_whole(&self) -> bool {
         !self.interrupted && self.missing.is_none()
     }
 
-    /// Keeps why something is missing: the first reason, from which others follow as a rule. What ends the run is told
-    /// before what only left a level out.
+    /// Stores why something is missing: the first reason, which usually causes the others. An abort takes precedence
+    /// over a skipped level.
     pub(super) fn miss(&mut self, error: BenchError) {
         let ends = !matches!(error, BenchError::Ports(_));
         if self.missing.is_none() || ends && !self.is_over() {
@@ -169,7 +169,7 @@ impl Bench {
         }
     }
 
-    /// Runs a level and adds it; nothing when it could not be run. `overload`: it is past the knee on purpose.
+    /// Runs a level and adds it; `None` if it could not run. `overload` marks an intentional overload.
     pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn Progress) -> Option<&StepReport> {
         let measured = check_ports(plan, &self.ask, Ports::here(self.like.address)).and_then(|()| {
             let page = self.open_books();
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Runs a level in two halves, and between them the bare loop.
+    /// Runs a level in two halves, with the bare loop between them.
     pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn Progress) {
         let page = self.open_books();
         let (first, second) = halves(plan);
@@ -199,7 +199,7 @@ impl Bench {
             .and_then(|bare| self.take(bare));
         self.interrupted |= bare.as_ref().is_some_and(limit::Measured::interrupted);
         let bare = bare.filter(|_| !self.interrupted);
-        // A server that answered nothing at all need not be asked a second time.
+        // A server without any response is not measured a second time.
         if let (true, false, Some(second)) = (answers, self.interrupted, second) {
             let more = self.part(&second, progress);
             if let Some((more, more_around)) = self.take(more) {
@@ -213,7 +213,7 @@ impl Bench {
         self.limit = bare.map(|bare| bare.compare(rate, cpu));
     }
 
-    /// Measures the bare loop after the levels, in the way of the last one.
+    /// Measures the bare loop after the levels, with the parameters of the last one.
     pub(super) fn measure_limit(&mut self, progress: &mut dyn Progress) {
         let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.is_over()) else {
             return;
@@ -228,17 +228,17 @@ impl Bench {
         }
     }
 
-    /// What was measured, or nothing, and then the reason is kept.
+    /// The result, or `None` after storing the error.
     fn take<T>(&mut self, measured: Result<T, BenchError>) -> Option<T> {
         measured.map_err(|error| self.miss(error)).ok()
     }
 
-    /// The server's books as they are before a level, or why they cannot be read.
+    /// The server's counters before a level, or why they are unreadable.
     fn open_books(&self) -> Option<Result<Page, String>> {
         self.books.as_ref().map(Books::open)
     }
 
-    /// Runs one span of load and looks at server and machine before and after it.
+    /// Runs one span of load and reads server and machine before and after it.
     fn part(&mut self, plan: &Plan, progress: &mut dyn Progress) -> Result<(Span, Around), BenchError> {
         self.like.plan = plan.clone();
         self.like.choice.step = self.steps.len() as u16;
@@ -272,10 +272,10 @@ impl Bench {
         }
         let server_cpu_ns = used.as_ref().map_or(0, CpuUsed::total_ns);
         let crowd = match &self.server {
-            // What its lost children used would be taken for others' work.
+            // The time of its lost children would be attributed to others.
             Ok(_) if used.as_ref().is_some_and(|used| used.is_short) => None,
             Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.crowd(server_cpu_ns),
-            // It runs here, but its share and that of others cannot be told apart.
+            // It runs here, but its share cannot be separated from others.
             Err(_) => None,
         };
         let server = used.as_ref().zip(status).map(|(used, (status, status_before))| {
@@ -318,7 +318,7 @@ impl Bench {
         let (mut reconciliation, mut counts_missing) = (None, None);
         if let (Some(books), Some(page)) = (&self.books, page) {
             let whole = span.whole;
-            // What failed may or may not have reached the server.
+            // A failed request may or may not have reached the server.
             let expected = whole.requests.saturating_sub(whole.uncertain);
             match page.and_then(|page| books.close(&page, expected)) {
                 Ok(server) => {
@@ -329,7 +329,7 @@ impl Bench {
                         client_requests: whole.requests,
                     });
                 }
-                // The load was measured all the same, and so are further levels.
+                // The load itself was measured, and further levels can be.
                 Err(why) => counts_missing = Some(why),
             }
         }
@@ -373,10 +373,10 @@ impl Bench {
         if self.server.is_ok() { self.used.busy_tasks(self.whole_ns) } else { Vec::new() }
     }
 
-    /// The report of all levels that were measured, or why there is none.
+    /// The report of all measured levels, or why there is none.
     pub fn finish(mut self) -> Result<BenchReport, BenchError> {
         if let Some(error) = self.missing.take() {
-            // Where nothing was measured there is nothing to lose.
+            // Without any measurement nothing is lost.
             let Some(step) = self.steps.last_mut() else { return Err(error) };
             step.add_missing(format!("a part could not be measured: {error}"));
         }
@@ -433,7 +433,7 @@ impl Bench {
 }
 
 impl Around {
-    /// What two parts took together, of which each lasted so long.
+    /// The combined use of two parts, with their durations.
     fn merge(self, other: Self, mine_ns: u64, theirs_ns: u64) -> Self {
         let (mine, theirs) = (mine_ns as f64, theirs_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine + two * theirs) / (mine + theirs).max(1.0);
@@ -442,7 +442,7 @@ impl Around {
             let sum = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(one, two)| one + two);
             let mut cpu = one.cpu;
             span::add_cpu(&mut cpu, two.cpu);
-            // Each half is of about as many answers.
+            // Both halves have about as many responses.
             let costs = one.cpu_ns_per_response.zip(two.cpu_ns_per_response);
             ServerReport {
                 cpu,
@@ -469,7 +469,7 @@ impl Around {
     }
 }
 
-/// Where sources are given, or the server is elsewhere, ports must do; over loopback, a closed loop finds more by itself.
+/// With specified sources, or a remote server, ports must suffice; over loopback, a closed loop finds more by itself.
 fn check_ports(plan: &Plan, ask: &Ask, ports: Ports) -> Result<(), BenchError> {
     if !plan.is_open() && ask.sources.is_none() && ports.has_more {
         return Ok(());
@@ -477,8 +477,8 @@ fn check_ports(plan: &Plan, ask: &Ask, ports: Ports) -> Result<(), BenchError> {
     ports.check(plan, ask.sources.unwrap_or(1)).map_err(BenchError::Ports)
 }
 
-/// From a level's beginning to the next one's, where all agents begin together: what the plan takes, and some time for
-/// the last answers.
+/// Time between the starts of two levels if agents start together: the plan's duration, and some time for the last
+/// responses.
 fn time_for(plan: &Plan) -> u64 {
     let warm_ns = match plan.warm_up {
         WarmUp::None => 0,
@@ -486,7 +486,7 @@ fn time_for(plan: &Plan) -> u64 {
     };
     let run_ns = match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => duration_ns,
-        // How long a number of requests takes, nobody knows: the next level begins when this one has ended.
+        // The duration of a number of requests is unknown: the next level starts when this one has ended.
         Stop::Count(_) => 0,
     };
     warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
@@ -500,16 +500,16 @@ fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The wall clock, which only tells when a run was; nothing is measured with it.
+/// The wall clock, only for the date of a run; nothing is measured with it.
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64
 }
 
-/// A plan in two halves; a run of one request has only one. What is decided while it goes on is not halved.
+/// A plan in two halves; a single request has only one. Plans that are decided during the run are not halved.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
     let (first, second) = match plan.stop {
-        // The second half would begin anew, at the first times or the first rate.
+        // The second half would start again at the first times or rate.
         _ if plan.changes() => return (plan.clone(), None),
         Stop::After { duration_ns } => {
             let half_ns = duration_ns / 2;

@@ -1,8 +1,8 @@
-//! The machine's own limit beside a run: the bare loop, asked by the same client in the same way.
+//! The machine's own limit: the bare loop, under the same load by the same client.
 //!
-//! The bare loop answers with a body of the run's mean size, keeps or closes connections as the run did, and gets as many
-//! threads as the server had busy, each allowed on the cores that one of those was allowed on. What is left between the
-//! two figures is the server's own doing.
+//! The bare loop responds with a body of the run's mean size, keeps or closes connections as the run did, and gets as
+//! many threads as the server had busy, each with the cores of one of those. The difference between the two figures
+//! is the server's own cost.
 
 use super::BenchError;
 use super::progress::{Phase, Progress};
@@ -17,42 +17,42 @@ use flatout_load::report::LimitReport;
 use flatout_net::client::PreparedRequest;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Bodies longer than this are sent from a file. As measured here a send from memory costs less up to 16 KiB, and more
-/// from 64 KiB on.
+/// Size above which bodies are sent from a file, in bytes. In our measurements a send from memory is cheaper up to 16
+/// KiB, and more expensive from 64 KiB on.
 pub const MEMORY_REPLY_BYTES_MAX: u64 = 32 * 1024;
 
-/// Shortest and longest time the bare loop is asked for.
+/// Bounds of the bare loop's duration, in nanoseconds.
 const DURATION_NS_MIN: u64 = 1_000_000_000;
 const DURATION_NS_MAX: u64 = 5_000_000_000;
 
-/// The bare loop's figures, and the run's in terms of them.
+/// The bare loop's figures, and the run's relative to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// Length of the bodies it answered with.
+    /// Its body length, in bytes.
     pub body_bytes: u64,
     /// Its threads.
     pub threads: usize,
-    /// Whether bodies were sent by sendfile rather than from memory.
+    /// True if bodies were sent by sendfile instead of from memory.
     pub by_sendfile: bool,
-    /// How long it was asked, in nanoseconds.
+    /// Duration of its measurement, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests answered in that time.
+    /// Responses in that time.
     pub responses: u64,
-    /// Requests that failed; the comparison means little unless this is 0.
+    /// Failed requests; the comparison means little unless this is 0.
     pub failures: u64,
-    /// Its answers a second.
+    /// Its responses per second.
     pub requests_per_s: f64,
-    /// Its CPU for each answer, in nanoseconds.
+    /// Its CPU per response, in nanoseconds.
     pub cpu_ns_per_request: f64,
-    /// The run's answers a second as a part of its own: 1 is the limit itself.
+    /// The run's responses per second as a fraction of its own: 1 equals the limit.
     pub requests_share: f64,
-    /// The run's server CPU for each answer as a multiple of its own: 1 is the limit itself.
+    /// The run's server CPU per response as a multiple of its own: 1 equals the limit.
     pub cpu_ratio: Option<f64>,
-    /// Whether the client, and not the bare loop, was likely the limit of the bare loop's rate.
+    /// True if the client, not the bare loop, was probably the bottleneck of the bare loop's rate.
     pub client_was_limit: bool,
 }
 
-/// Measurement of the bare loop before it is compared with anything.
+/// A measurement of the bare loop before its comparison.
 #[derive(Debug)]
 pub(super) struct Measured {
     span: Span,
@@ -62,7 +62,7 @@ pub(super) struct Measured {
     by_sendfile: bool,
 }
 
-/// Asks the bare loop in the way of a first part of a run.
+/// Measures the bare loop with the parameters of the first part of a run.
 pub(super) fn measure(
     like: &SpanPlan,
     first_part: &Span,
@@ -109,7 +109,7 @@ fn bare_plan(like: &SpanPlan, address: SocketAddr, closes: bool, duration_ns: u6
 }
 
 impl SpanPlan {
-    /// A request as short as they come, over plain HTTP/1.1, by one thread.
+    /// A minimal request over plain HTTP/1.1, by one thread.
     pub(crate) fn bare(address: SocketAddr, plan: Plan, placement: Placement) -> Result<Self, BenchError> {
         let host = address.to_string();
         let outline = Outline { method: "GET", target: "/", host: &host, fields: &[], content: b"" };
@@ -140,12 +140,12 @@ impl SpanPlan {
 }
 
 impl Measured {
-    /// Whether somebody ended it early.
+    /// Returns whether it was interrupted.
     pub(super) fn interrupted(&self) -> bool {
         self.span.interrupted
     }
 
-    /// Compares a finished run with it: its answers a second, and the server's CPU for each.
+    /// Compares a finished run with it: its responses per second, and the server's CPU per response.
     pub(super) fn compare(&self, responses_per_s: f64, server_cpu_ns_per_response: Option<f64>) -> Limit {
         let counts = &self.span.recorder.counts;
         let requests_per_s = self.span.recorder.responses_in_time() as f64 * 1e9 / self.span.elapsed_ns.max(1) as f64;
@@ -168,7 +168,7 @@ impl Measured {
 }
 
 impl Limit {
-    /// The same as every view reads it.
+    /// The form for all views.
     pub(super) fn report(&self, responses_per_s: f64) -> LimitReport {
         LimitReport {
             measure: "http_requests_per_s".to_owned(),

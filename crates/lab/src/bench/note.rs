@@ -1,24 +1,24 @@
-//! What a reader of a report should know, gathered once for every view of it.
+//! The notes of a report, collected once for all views.
 
 use super::{BenchReport, Work};
 use crate::target::TargetUnknown;
 use crate::view::units;
 use flatout_load::report::Reason;
 
-/// A note about a whole report: about its figures, or about what they are compared with.
+/// A note about a report: its figures, or their comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReportNote {
-    /// About the figures of a level, which is named where there are several.
+    /// About the figures of a level, which is named if there are several.
     Run(Reason),
-    /// Lines of the log were not asked for again: how many, and why.
+    /// Lines of the log that were skipped: the number and the reason.
     LogLinesPassedOver(u64, &'static str),
-    /// The client was likely the limit of the bare loop's rate.
+    /// The client was probably the bottleneck of the bare loop's rate.
     LimitClient,
-    /// The bare loop ran here, the server elsewhere.
+    /// The bare loop ran here, but the server elsewhere.
     LimitOverLoopback,
-    /// How many threads the server had busy is not known.
+    /// The number of the server's busy threads is unknown.
     LimitThreadsUnknown,
-    /// The bare loop was asked for and not measured.
+    /// The bare loop was requested but not measured.
     LimitMissing,
 }
 
@@ -37,7 +37,7 @@ impl ReportNote {
 }
 
 impl ReportNote {
-    /// What notes of one kind have in common: the name, and what a line of a log was passed over for.
+    /// The key of notes of one kind: the name, and the reason for skipped log lines.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::LogLinesPassedOver(_, why) => format!("{}: {why}", self.name()),
@@ -65,7 +65,7 @@ impl std::fmt::Display for ReportNote {
 }
 
 impl BenchReport {
-    /// Every note, those about the run's own figures first.
+    /// All notes, those about the run's own figures first.
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();

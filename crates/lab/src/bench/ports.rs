@@ -1,36 +1,36 @@
-//! Whether there are ports enough for the connections a plan opens, before it opens them.
+//! A check that local ports suffice for a plan's connections, before it opens them.
 
 use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-/// How long a port that was used is kept from the same server (TIME-WAIT, RFC 9293 §3.6.1; Linux has 60 s everywhere).
+/// How long a used port is unavailable for the same server, in seconds (TIME-WAIT, RFC 9293 §3.6.1; 60 s on Linux).
 const HOLD_S: f64 = 60.0;
 
-/// The same where the kernel uses ports again (`net.ipv4.tcp_tw_reuse`): it wants a second between.
+/// The same if the kernel reuses ports (`net.ipv4.tcp_tw_reuse`): it requires one second.
 const HOLD_REUSED_S: f64 = 1.0;
 
-/// What the kernel says of local ports.
+/// The kernel's settings for local ports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ports {
-    /// How many there are for each pair of source and server.
+    /// Ports for each pair of source and server.
     pub per_source: u64,
-    /// How long one that was used cannot be used again, in seconds.
+    /// How long a used port is unavailable, in seconds.
     pub hold_s: f64,
-    /// Whether the server is reached over IPv4 loopback, which has more source addresses.
+    /// True if the server is on IPv4 loopback, which has more source addresses.
     pub has_more: bool,
 }
 
-/// A plan opens connections faster than ports become free.
+/// A plan opens connections faster than ports become available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortsShort {
-    /// Connections within the time that a port is held.
+    /// Connections within the time that a port is unavailable.
     pub needed: f64,
-    /// Ports of all sources together.
+    /// Total ports of all sources.
     pub available: f64,
-    /// What the kernel says.
+    /// The kernel's settings.
     pub ports: Ports,
-    /// Source addresses that are used.
+    /// Source addresses in use.
     pub sources: u32,
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Display for PortsShort {
 }
 
 impl Ports {
-    /// What holds for connections to an address.
+    /// The settings for connections to an address.
     pub fn here(address: SocketAddr) -> Self {
         let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
         let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
@@ -80,12 +80,12 @@ impl Ports {
         Self { per_source, hold_s: if reuses { HOLD_REUSED_S } else { HOLD_S }, has_more }
     }
 
-    /// Says whether `sources` addresses have ports enough for a plan. A closed loop, and connections that are kept, open
-    /// only what they hold.
+    /// Checks that `sources` addresses have enough ports for a plan. A closed loop, and persistent connections, need
+    /// only those open at once.
     pub fn check(&self, plan: &Plan, sources: u32) -> Result<(), PortsShort> {
         let held = f64::from(plan.connections_used());
         let opened = match &plan.kind {
-            // Every line of a log opens a connection, or every client of it when it first comes; it is closed with its last.
+            // Each line of a log opens a connection, or each client at its first line; it closes with the last.
             Loop::Open(Arrivals { replay: Some(lines), .. }) => {
                 let hold_ns = (self.hold_s * 1e9) as u64;
                 let each_connects = super::ask::connects(&plan.visit);

@@ -1,9 +1,9 @@
-//! What a running bench tells while it runs.
+//! Progress reports of a running bench.
 
 use flatout_load::plan::Plan;
 use hdrhistogram::Histogram;
 
-/// What is being measured at the moment.
+/// The current subject of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The server.
@@ -12,32 +12,32 @@ pub enum Phase {
     Limit,
 }
 
-/// Where a span stands, since its beginning.
+/// The progress of a span since its start.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Responses received whole.
+    /// Complete responses.
     pub responses: u64,
-    /// Requests failed.
+    /// Failed requests.
     pub failures: u64,
     /// Latency so far, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// How late requests were begun so far, in nanoseconds.
+    /// Lag of request starts so far, in nanoseconds.
     pub lag: Histogram<u64>,
 }
 
-/// Somebody who watches a run.
+/// A receiver of progress reports.
 pub trait Progress {
-    /// Whether anybody looks; if not, threads spare themselves the telling.
+    /// Returns whether reports are wanted; if not, threads save the effort.
     fn is_live(&self) -> bool;
 
-    /// A span begins, with this plan; its counts begin from nothing.
+    /// A span with this plan starts; counts start from 0.
     fn handle_begin(&mut self, _phase: Phase, _plan: &Plan) {}
 
-    /// Called a few times a second during a span; nothing is known right at its beginning.
+    /// Called several times a second during a span; `None` at its very start.
     fn handle_live(&mut self, phase: Phase, live: Option<&Live>);
 }
 
-/// Nobody watches.
+/// Discards all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

@@ -1,4 +1,4 @@
-//! Questions that take several levels to answer: where the knee is, what is left beyond it, which of two is faster.
+//! Questions that need several levels: the knee, overload behaviour, and which of two is faster.
 
 mod knee;
 mod overload;
@@ -13,12 +13,12 @@ use flatout_load::report::RunReport;
 use flatout_load::stats::usl::Usl;
 use serde_json::{Value, json};
 
-/// A plan at another rate, for so long; how regular its arrivals are stays.
+/// The plan at another rate and duration, with the same arrival process.
 fn at_rate(plan: &Plan, rate_per_s: f64, duration_ns: u64) -> Plan {
     with_levels(plan, &[(rate_per_s, duration_ns)])
 }
 
-/// A plan that goes through levels of rate and length.
+/// A plan with a sequence of rates and durations.
 fn with_levels(plan: &Plan, levels: &[(f64, u64)]) -> Plan {
     let duration_ns = levels.iter().map(|(_, duration_ns)| *duration_ns).fold(0, u64::saturating_add);
     let levels = levels.iter().map(|(rate_per_s, duration_ns)| Level {
@@ -37,7 +37,7 @@ fn with_levels(plan: &Plan, levels: &[(f64, u64)]) -> Plan {
     }
 }
 
-/// How throughput grows with connections, where a run has levels enough to say so.
+/// Throughput by number of connections, if a run has enough levels.
 pub(super) fn scalability(run: &RunReport) -> Option<Value> {
     let points: Vec<(f64, f64)> = run
         .steps
@@ -45,7 +45,7 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
         .filter(|step| !step.plan.is_open() && step.responses_per_s > 0.0)
         .map(|step| (f64::from(step.plan.connections_used()), step.responses_per_s))
         .collect();
-    // Levels that are all alike were not asked for to see how it grows.
+    // Equal levels are not a sweep.
     let is_sweep = run.steps.windows(2).any(|pair| pair[0].plan.connections_used() != pair[1].plan.connections_used());
     if !is_sweep || points.len() < flatout_load::stats::usl::POINTS_MIN {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
     })
 }
 
-/// What the law says of the peak; where it says nothing, what was measured.
+/// The predicted peak; without a prediction, the measured one.
 fn scalability_sentence(law: &Usl, points: &[(f64, f64)]) -> String {
     if let (Some(peak), Some(rate)) = (&law.peak, law.peak_rate) {
         return format!(

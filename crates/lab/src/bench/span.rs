@@ -1,7 +1,7 @@
-//! One uninterrupted span of load: client threads from their start to their end, and what they recorded.
+//! One uninterrupted span of load: client threads from start to end, and their records.
 //!
-//! A step of a run is one span, or two with the machine's limit between them; the limit is a span as well. So the server
-//! and the bare loop are measured by the very same client.
+//! A step of a run is one span, or two with the machine's limit between them; the limit is a span as well. So the
+//! server and the bare loop are measured by the same client.
 
 use super::BenchError;
 use super::drive::{Choice, Desk, Driven, LabDrive, NOT_KNOWN, Signals, Standing, Sums, Whole};
@@ -24,19 +24,19 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often the live line is given something new.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL_NS: u64 = 250_000_000;
 
-/// Length of the batches that a warm-up, and an estimate that is to be tight, are judged by.
+/// Length of the batches for judging a warm-up, or the precision of an estimate.
 const BATCH: Duration = Duration::from_millis(100);
 
-/// From starting the threads to the run's start, so that none is late for it. A guess: threads start within a fraction.
+/// From starting the threads to the run's start, so that none is late. A guess: threads start in a fraction of that.
 const START_DELAY_NS: u64 = 5_000_000;
 
-/// From finding that a run is warm to measuring: by then every thread has heard of it.
+/// From detecting the end of a warm-up to measuring: by then every thread has read the signal.
 const HEARING_NS: u64 = 150_000_000;
 
-/// What a span sends, and where.
+/// The load of a span, and its target.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanPlan {
     pub(crate) plan: Plan,
@@ -46,48 +46,48 @@ pub(crate) struct SpanPlan {
     pub(crate) http2_streams: Option<u32>,
     pub(crate) requests: Arc<[PreparedRequest]>,
     pub(crate) choice: Choice,
-    /// Source addresses, where they are given.
+    /// Number of source addresses, if specified.
     pub(crate) sources: Option<u32>,
     pub(crate) digest_every: u32,
     pub(crate) request_timeout_ns: u64,
-    /// Where each client thread runs.
+    /// The cores of each client thread.
     pub(crate) placement: Placement,
-    /// Whether there is room for client threads that never sleep.
+    /// Whether client threads may poll without taking cores from the server.
     pub(crate) may_stay_awake: bool,
     pub(crate) handle_interrupts: bool,
-    /// Which share of the plan is made here, of how many.
+    /// The share of the plan to run here: index and count.
     pub(crate) share: (u32, u32),
-    /// When it begins on the monotonic clock, where that is given.
+    /// Its start on the monotonic clock, if specified.
     pub(crate) begin_at_ns: Option<u64>,
-    /// Time the look-up of the server's name took, for the first span; else 0.
+    /// Duration of the server's name resolution, for the first span; else 0.
     pub(crate) resolve_ns: u64,
 }
 
-/// What came of a span, or of several added together.
+/// The result of a span, or of several combined.
 #[derive(Debug)]
 pub(crate) struct Span {
     pub(crate) recorder: Recorder,
     pub(crate) tally: Tally,
     pub(crate) whole: Whole,
     pub(crate) loop_lag: Hdr,
-    /// Length of the measured span, in which load was offered, in nanoseconds.
+    /// Length of the measured part, in which load was offered, in nanoseconds.
     pub(crate) elapsed_ns: u64,
-    /// From the start to the end, warm-up included, in nanoseconds.
+    /// From start to end, including the warm-up, in nanoseconds.
     pub(crate) whole_ns: u64,
     pub(crate) warm_up: WarmUpReport,
-    /// What the client's threads used for the measured part, and what they used of it besides to stay awake.
+    /// CPU time of the client's threads in the measured part, separately for work and polling.
     pub(crate) client_cpu: Cpu,
     pub(crate) client_awake_ns: u64,
-    /// Share of its time that the busiest thread was on a core, and that it was ready and waited for one.
+    /// Shares of time that the busiest thread was on a core, and ready but waiting for one.
     pub(crate) busy_share: f64,
     pub(crate) wait_share: f64,
-    /// Share of the periods of its cgroup's quota in which the process was held back, where it has a quota.
+    /// Share of its quota's periods in which the process was throttled, if it has a quota.
     pub(crate) held_back_share: Option<f64>,
     pub(crate) interrupted: bool,
 }
 
 impl Span {
-    /// Adds a span that ran later: a second half.
+    /// Appends a later span: a second half.
     pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
         let slots_peak = self.tally.slots_peak.max(other.tally.slots_peak);
@@ -106,18 +106,18 @@ impl Span {
         Ok(())
     }
 
-    /// Adds another thread of the same span.
+    /// Merges another thread of the same span.
     fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
         self.add(other)?;
-        // The busiest thread is the one that may have been the limit.
+        // The busiest thread is the potential bottleneck.
         if other.busy_share + other.wait_share > self.busy_share + self.wait_share {
             (self.busy_share, self.wait_share) = (other.busy_share, other.wait_share);
         }
         Ok(())
     }
 
-    /// What is added in the same way whenever the other ran.
+    /// Adds totals that do not depend on time.
     fn add(&mut self, other: &Self) -> Result<(), BenchError> {
         self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
         self.tally.merge(&other.tally);
@@ -128,7 +128,7 @@ impl Span {
         Ok(())
     }
 
-    /// Answers of the whole span, warm-up included: what CPU time is divided by.
+    /// Responses of the whole span, including the warm-up: the divisor of CPU time.
     pub(crate) fn answers_whole(&self) -> u64 {
         self.whole.classes.iter().sum()
     }
@@ -140,14 +140,14 @@ pub(crate) fn add_cpu(sum: &mut Cpu, more: Cpu) {
     sum.system_ns += more.system_ns;
 }
 
-/// What one thread brings back.
+/// The result of one thread.
 struct ThreadOutcome {
     report: WorkerReport<LabDrive>,
     cpu: Cpu,
     wait_ns: u64,
 }
 
-/// Runs a span on threads of its own and waits for them, telling `progress` where they stand.
+/// Runs a span on new threads and waits for them, reporting to `progress`.
 pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
     progress.handle_begin(phase, &span.plan);
     let held_before = HeldBack::read();
@@ -169,7 +169,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
         let (placement, ended) = (span.placement, ended.clone());
         let name = format!("client-{}", share.index);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            // Elsewhere than asked is better than not at all; the machine's cores are only a wish here.
+            // Running on other cores is better than not running; the placement is optional here.
             let _placed = placement.apply();
             let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
             let (wait_before_ns, ticks_before) = (waited_ns(), procfs::read_own_ticks().unwrap_or_default());
@@ -182,7 +182,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
         match thread {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                // Nobody would hear of what the others go on with.
+                // Stops the other threads, whose results would be lost.
                 signals.stop.store(true, Ordering::Relaxed);
                 for thread in threads {
                     drop(thread.join());
@@ -193,7 +193,7 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     }
     drop(ended);
     let mut attendant = Attendant::new(&span.plan, start_ns);
-    // The channel carries nothing: it closes when the last thread has let go of it.
+    // The channel carries no messages: it closes when the last thread drops it.
     while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(BATCH) {
         let now_ns = precise_ns();
         attendant.attend(now_ns, &desks, &signals);
@@ -235,7 +235,7 @@ fn thread_parts(
     };
     let schedule = Schedule::begin(&span.plan, share, start_ns).map_err(BenchError::Plan)?;
     let classes = span.choice.work.workload().classes.len();
-    // A warm-up whose end is not known yet ends at no time that can be named.
+    // The end of a warm-up that is still undetermined is unknown.
     let measured_from_ns = schedule.measured_from_ns().unwrap_or(NOT_KNOWN);
     let recorder = Recorder::new(RecorderSettings { classes, start_ns, measured_from_ns });
     let (mut recorder, loop_lag) =
@@ -249,31 +249,31 @@ fn thread_parts(
     Ok((settings, drive))
 }
 
-/// Most visits a second for a thread that stays awake: beyond, its core does not sleep deeply
-/// enough to matter, and what would be spent on staying awake could be wanted for work.
+/// Upper bound of visits per second for a polling thread: beyond it, its core does not sleep deeply enough to matter,
+/// and the time may be needed for work.
 const AWAKE_PER_S_MAX: f64 = 2_000.0;
 
-/// Whether client threads stay awake for what is due and what is awaited: in open loop, where the clock asks and times count,
-/// and only where it takes no core from a server beside them.
+/// Returns whether client threads poll for due bursts and awaited responses: only in open loop, where the schedule
+/// decides, and only if that takes no core from a local server.
 fn stays_awake(span: &SpanPlan) -> bool {
     let Loop::Open(arrivals) = &span.plan.kind else { return false };
-    // HTTP/2 connections are read by tasks of their own, whose work could not be told from staying awake.
+    // HTTP/2 connections are read by separate tasks, whose work would be indistinguishable from polling.
     span.may_stay_awake
         && span.http2_streams.is_none()
         && arrivals.rate_mean() <= AWAKE_PER_S_MAX * f64::from(span.threads.max(1))
 }
 
-/// Watches a span from outside: whether it is warm, whether its estimate is tight.
+/// Observes a span: whether the warm-up is over, whether the estimate is precise enough.
 struct Attendant {
     shown_ns: u64,
     start_ns: u64,
     warming: Option<Warming>,
-    /// How the warm-up ended, where a steady state was waited for.
+    /// The result of waiting for a steady state.
     steady: Option<bool>,
     tight: Option<TightWatch>,
-    /// Whether it was, and the span was ended for it.
+    /// True if the estimate was precise enough and ended the span.
     stopped: bool,
-    /// From when the estimate counts.
+    /// Start of the data for the estimate.
     tight_from_ns: u64,
     before: Sums,
 }
@@ -415,9 +415,9 @@ fn sum_up(
     Ok(span)
 }
 
-/// Length of the measured span: the time in which load was offered. A plan by time says it. A plan by number, or a run that
-/// was ended, has it to the last request that was begun, in open loop with the gap that follows it. Where half of all
-/// requests were under way then, as of ten requests over ten connections, it is the time to the end of the last one.
+/// Length of the measured part: the time in which load was offered. A timed plan specifies it. For a counted plan, or
+/// an interrupted run, it ends with the last started request, in open loop plus the following gap. If half of all
+/// requests were in progress then, as for ten requests over ten connections, it ends with the last one's end.
 fn span_length_ns(plan: &Plan, recorders: &[&Recorder], measured_from_ns: u64, is_cut_short: bool) -> u64 {
     if let (Stop::After { duration_ns }, false) = (plan.stop, is_cut_short) {
         return duration_ns;

@@ -1,4 +1,4 @@
-//! The bare loop asked by the bench's own client: the unit in which servers are measured.
+//! The bare loop measured by the bench's own client: the unit of server costs.
 
 use super::responder::{Reply, Responder, ResponderPlan};
 use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, RolesBusy, Setting};
@@ -7,10 +7,10 @@ use crate::cores::Placement;
 use flatout_load::plan::{Plan, Stop, Visit};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Connections for small answers; the default of `flatout bench`.
+/// Connections for small responses; the default of `flatout bench`.
 const CONNECTIONS: u32 = 64;
 
-/// Connections for large ones: enough to keep the sender busy, few enough to keep their buffers in the cache.
+/// Connections for large ones: enough to keep the sender busy, few enough for their buffers to fit in the cache.
 const LARGE_CONNECTIONS: u32 = 4;
 
 const TIMEOUT_NS: u64 = 10_000_000_000;
@@ -53,7 +53,7 @@ fn by_request(span: &Span, cpu_ns: u64) -> (f64, f64) {
     (responses * 1e9 / span.elapsed_ns as f64, cpu_ns as f64 / responses)
 }
 
-/// Starts the bare loop, asks it for the length of a probe, and returns what it used besides.
+/// Runs the bare loop for the length of a probe, and returns its CPU use as well.
 fn ask(setting: Setting, reply: Reply, closes: bool, connections: u32) -> Result<(Span, u64), LimitsError> {
     let started = Responder::start(&ResponderPlan {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),

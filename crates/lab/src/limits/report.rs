@@ -1,4 +1,4 @@
-//! What the probes found, and what a reader of it should know.
+//! The results of the probes, and their notes.
 
 use super::{LimitsPlan, Measure, Readings};
 use crate::cores::CorePair;
@@ -7,34 +7,34 @@ use crate::spread::Spread;
 use flatout_load::judge::failing::OTHER_CPU_SHARE_MAX;
 use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 
-/// Everything the probes found.
+/// The results of the probes.
 #[derive(Clone, Debug)]
 pub struct LimitsReport {
-    /// How it was measured.
+    /// The plan of the measurement.
     pub plan: LimitsPlan,
-    /// What this machine is.
+    /// The machine.
     pub machine: Machine,
-    /// The cores the two roles were pinned to.
+    /// The cores of the two roles.
     pub cores: CorePair,
-    /// Share of the machine's CPU that others used meanwhile, 0 to 1, where known.
+    /// Share of the machine's CPU used by others, 0 to 1, if known.
     pub other_cpu_share: Option<f64>,
-    /// Every measure with its readings, in the order of [`Measure::ALL`]; none where nothing was measured.
+    /// Each measure with its readings, in the order of [`Measure::ALL`], without unmeasured ones.
     pub measures: Vec<(Measure, Spread)>,
-    /// How busy the two sides were, where known.
+    /// The load of the two sides, if known.
     pub roles: Vec<Roles>,
-    /// Every probe that failed.
+    /// Failed probes.
     pub gaps: Vec<Gap>,
-    /// Whether somebody ended it early.
+    /// True if it was interrupted.
     pub interrupted: bool,
 }
 
 impl LimitsReport {
-    /// Whether every probe was measured in every round.
+    /// Returns whether every probe has a reading in every round.
     pub fn is_whole(&self) -> bool {
         self.gaps.is_empty() && !self.interrupted
     }
 
-    /// Every note, for any view.
+    /// All notes, for any view.
     pub fn notes(&self) -> Vec<LimitsNote<'_>> {
         let mut notes = Vec::new();
         if self.interrupted {
@@ -63,19 +63,19 @@ impl LimitsReport {
     }
 }
 
-/// How busy the two sides were while a rate was measured: whoever had no time left was its limit.
+/// The load of the two sides during a rate measurement; a saturated side was the bottleneck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roles {
     /// The rate.
     pub measure: Measure,
-    /// Share of its time that the server role was on a core, 0 to 1.
+    /// Share of time that the server role was on a core, 0 to 1.
     pub server_busy: Spread,
-    /// Share of its time that the client was on a core, or ready and waiting for one, 0 to 1.
+    /// Share of time that the client was on a core, or ready and waiting for one, 0 to 1.
     pub client_busy: Spread,
 }
 
 impl Roles {
-    /// Whether the client was likely the limit: it had no time left, and the server role had.
+    /// Returns whether the client was probably the bottleneck: it was saturated, and the server role was not.
     pub fn client_was_limit(&self) -> bool {
         self.client_busy.median() > CLIENT_BUSY_SHARE_MAX && self.server_busy.median() <= CLIENT_BUSY_SHARE_MAX
     }
@@ -93,14 +93,14 @@ impl std::fmt::Display for Roles {
     }
 }
 
-/// A probe that failed, so that a round has no reading of it.
+/// A failed probe, which leaves a round without its reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The round, from 1.
     pub round: u32,
-    /// What was probed.
+    /// The probe.
     pub probe: &'static str,
-    /// Why there is nothing.
+    /// The error.
     pub cause: String,
 }
 
@@ -110,14 +110,14 @@ impl std::fmt::Display for Gap {
     }
 }
 
-/// What a reader of a limits report should know.
+/// A note of a limits report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitsNote<'a> {
-    /// Somebody ended it early.
+    /// It was interrupted.
     Interrupted,
-    /// A rate that the client and not the server role limited.
+    /// The client, not the server role, limited a rate.
     ClientLimit(&'a Roles),
-    /// Other work used the machine.
+    /// Other processes used the machine.
     Crowded(f64),
 }
 

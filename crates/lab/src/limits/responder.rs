@@ -1,11 +1,10 @@
-//! The bare-loop HTTP responder: the least work with which an answer can be given over a socket.
+//! The bare-loop HTTP responder: the least work that produces a response over a socket.
 //!
-//! One thread, one epoll instance, one receive and one send a request. It finds the end of each request head and answers
-//! with one response assembled beforehand, whatever was asked. It parses no request, opens no file for one, checks no
-//! limit and keeps no clock: a real server can come near it and should not beat it. What it costs is the unit that servers
-//! are measured in here.
+//! One thread, one epoll instance, one receive and one send per request. It finds the end of each request head and
+//! sends one prebuilt response, whatever the request. It parses no request, opens no file, checks no limit and reads
+//! no clock: a real server can approach it and should not beat it. Its cost is the unit of server costs in this lab.
 //!
-//! Never to be used as a server: it trusts whoever connects.
+//! Never use it as a server: it trusts all clients.
 
 mod connection;
 mod reply;
@@ -26,23 +25,23 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use worker::Worker;
 
-/// Connections the kernel may hold ready for us; the kernel lowers it to net.core.somaxconn.
+/// Backlog of the listener; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// Seconds a connection may sit in the kernel before its first byte, in close mode. A guess; every real client sends at
-/// once.
+/// Seconds that a connection may wait in the kernel for its first byte, in close mode. A guess; every real client
+/// sends immediately.
 const DEFER_ACCEPT_S: u32 = 5;
 
-/// What to answer, how, and on how many threads.
+/// The responder's address, threads and response.
 #[derive(Clone, Debug)]
 pub struct ResponderPlan {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub address: SocketAddr,
-    /// One thread for each, placed so; at least one.
+    /// The cores of each thread; at least one thread.
     pub placements: Vec<Placement>,
-    /// What every request is answered with.
+    /// The response to every request.
     pub reply: Reply,
-    /// Whether a connection is closed after one answer.
+    /// True to close each connection after one response.
     pub closes: bool,
 }
 
@@ -56,7 +55,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Listens, and starts the threads. When this returns, every thread is ready to answer.
+    /// Listens, and starts the threads. On return every thread is ready.
     pub fn start(plan: &ResponderPlan) -> io::Result<Self> {
         let reply = Arc::new(plan.reply.assemble(plan.closes).map_err(ReplyError::into_io)?);
         let first = listen_at(plan.address, plan.closes, reply.is_lent())?;
@@ -73,7 +72,7 @@ impl Responder {
             let (reply, closes) = (Arc::clone(&reply), plan.closes);
             let (stop, started) = (Arc::clone(&responder.stop), started.clone());
             responder.threads.push(thread::Builder::new().name(format!("responder-{index}")).spawn(move || {
-                // Being elsewhere than asked changes the figures a little; not answering at all would ruin them.
+                // Running on other cores changes the figures a little; not running would ruin them.
                 let _placed = placement.apply();
                 let mut worker = Worker::new(listener, reply, closes)?;
                 let _told = started.send(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
@@ -88,18 +87,18 @@ impl Responder {
         Ok(responder)
     }
 
-    /// Where it listens.
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// On-CPU time of its threads so far, in nanoseconds.
+    /// CPU time of its threads so far, in nanoseconds.
     pub fn cpu_ns(&self) -> io::Result<u64> {
         let all = procfs::read_task_times(std::process::id())?;
         Ok(self.tasks.iter().filter_map(|task| all.get(task)).map(|time| time.cpu_ns).sum())
     }
 
-    /// Waits until its threads end by themselves, which is when one of them fails.
+    /// Waits until its threads end by themselves, which happens if one fails.
     pub fn join(&mut self) -> io::Result<()> {
         for thread in self.threads.drain(..) {
             thread.join().map_err(|_| io::Error::other("a responder thread panicked"))??;
@@ -111,7 +110,7 @@ impl Responder {
 impl Drop for Responder {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // What a thread that is being thrown away has to say no longer matters.
+        // Errors of a stopped thread are irrelevant.
         let _ended = self.join();
     }
 }
@@ -123,7 +122,7 @@ fn listen_at(address: SocketAddr, closes: bool, lends: bool) -> io::Result<Owned
     sockopt::set_socket_reuseaddr(&listener, true)?;
     sockopt::set_socket_reuseport(&listener, true)?;
     if closes {
-        // The connection is then handed over together with its request: no wait between accept and receive.
+        // The connection is then accepted together with its request: no wait between accept and receive.
         flatout_net::socket::set_tcp_defer_accept(listener.as_fd(), DEFER_ACCEPT_S)?;
     }
     if lends {

@@ -1,4 +1,4 @@
-//! TCP round trips: one byte there, one byte back, over one connection.
+//! The TCP round-trip probe: one byte in each direction, over one connection.
 
 use super::{Measure, Readings, Setting};
 use crate::cores::pin_to_core;
@@ -12,7 +12,7 @@ use std::thread;
 pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    // Both ends are there before either thread is, so that none waits for one that has failed.
+    // Both ends are connected before the threads start, so that neither waits for a failed one.
     let mut asking = TcpStream::connect(address)?;
     let (mut echoing, _) = listener.accept()?;
     asking.set_nodelay(true)?;
@@ -20,7 +20,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let echo = thread::spawn(move || -> io::Result<()> {
         pin_to_core(setting.cores.server)?;
         let mut byte = [0];
-        // The client's end of the stream is ours.
+        // The client's end belongs to this function.
         while echoing.read(&mut byte)? == 1 {
             echoing.write_all(&byte)?;
         }
@@ -52,7 +52,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     .into())
 }
 
-/// What a probe's thread came to.
+/// The result of a probe's thread.
 pub(super) fn joined<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a probe's thread panicked"))?
 }

@@ -1,4 +1,4 @@
-//! Bytes a second over one TCP connection, sent from memory or from a file; the receiver reads and throws away.
+//! The TCP throughput probe: one connection, sent from memory or from a file; the receiver discards.
 
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
@@ -11,18 +11,18 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread;
 
-/// Bytes handed to one call. Measured here: 64 and 256 KiB cost the sender up to a tenth more, 4 MiB no less.
+/// Bytes per send. In our measurements 64 and 256 KiB cost the sender up to a tenth more, 4 MiB no less.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// Room for one receive. Smaller than what is sent at once, so that it stays in the receiver's cache.
+/// Bytes per receive. Smaller than a send, so that it stays in the receiver's cache.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Length of the file that is sent over and over; it lives in memory.
+/// Length of the file that is sent repeatedly, in bytes; it is in memory.
 const FILE_BYTES: usize = 16 * 1024 * 1024;
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// What the sender sends.
+/// The source of the sent bytes.
 enum Source {
     Memory(Vec<u8>),
     File(OwnedFd),
@@ -60,11 +60,11 @@ pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
     Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)].into())
 }
 
-/// Bytes a second, and the sender's CPU for each MiB.
+/// Bytes per second, and the sender's CPU per MiB.
 fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    // Both ends are there before either thread is, so that none waits for one that has failed.
+    // Both ends are connected before the threads start, so that neither waits for a failed one.
     let mut incoming = TcpStream::connect(address)?;
     let (mut outgoing, _) = listener.accept()?;
     let receive = thread::spawn(move || -> io::Result<f64> {
@@ -88,7 +88,7 @@ fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
         }
         Ok((thread_cpu_ns() - cpu_before_ns) as f64 * MEBIBYTE / sent.max(1) as f64)
     });
-    // The sender first: its end of the stream is what ends the receiver.
+    // The sender first: closing its end stops the receiver.
     let cpu_ns_per_mib = joined(send)?;
     Ok((joined(receive)?, cpu_ns_per_mib))
 }

@@ -1,4 +1,4 @@
-//! The highest rate at which a requirement is met.
+//! The highest rate that meets a requirement.
 
 use super::at_rate;
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
@@ -8,7 +8,7 @@ use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, Search, TrialOutcome};
 use serde_json::json;
 
-/// Asks at one rate after another, as the search wants it.
+/// Runs levels at the rates that the search selects.
 pub fn find_knee(
     ask: Ask,
     books: Option<Books>,
@@ -21,7 +21,8 @@ pub fn find_knee(
     let mut search = Search::new(plan);
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
-        // A rate that this client has too few ports for says nothing about the server; the search goes on below it.
+        // A rate for which the client has too few ports reveals nothing about the server; the search continues below
+        // it.
         let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirement));
         if bench.is_over() {
             break;
@@ -49,8 +50,8 @@ pub fn find_knee(
     Ok(report)
 }
 
-/// A server that cannot keep up makes arrivals wait, which misses the requirement. A client that was saturated or late
-/// says nothing about the server, unless response times meet the requirement even with the client's delays in them.
+/// A server that cannot keep up makes arrivals wait, which violates the requirement. A saturated or late client
+/// reveals nothing about the server, unless response times meet the requirement even with the client's delays.
 fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(
@@ -64,9 +65,9 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     };
     let outcome = step.judge(requirement);
     let is_by_client = step.invalid.iter().any(|invalid| by_client(invalid.reason));
-    // Where a reason of the client's leaves no bound, the figure decides nothing.
+    // If a client-side reason leaves no bound, the figure decides nothing.
     let is_unknown = outcome.unsound.iter().any(|reason| by_client(*reason));
-    // The luck of random arrivals is not in this share, as it is in the rate.
+    // Unlike the rate, this share is independent of random arrivals.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
     if outcome.met && keeps_up && !is_unknown {

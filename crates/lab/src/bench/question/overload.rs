@@ -1,4 +1,4 @@
-//! What is left of good answers beyond the peak, and how soon they are back.
+//! Behaviour under overload: goodput beyond the peak, and the time of recovery.
 
 use super::{at_rate, with_levels};
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
@@ -9,30 +9,30 @@ use flatout_load::report::goodput::{good_of_point, sustained_per_s};
 use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
 use serde_json::json;
 
-/// Levels, as parts of the peak.
+/// Levels as fractions of the peak.
 const LEVELS: [f64; 8] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0];
 
-/// Load before and after the overload whose end the recovery is counted from, as a part of the peak.
+/// Load before and after the overload, as a fraction of the peak.
 const CALM: f64 = 0.5;
 
-/// The overload itself.
+/// Load of the overload, as a fraction of the peak.
 const STORM: f64 = 2.0;
 
-/// How long calm is watched for the recovery, at least: recovery is a matter of seconds, and three in a row.
+/// Minimum observation of the recovery, in nanoseconds: it takes seconds, three of them in a row.
 const CALM_NS_MIN: u64 = 10_000_000_000;
 
-/// What to load beyond, and what still counts.
+/// Parameters of an overload test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverloadPlan {
-    /// What the server is believed to bear, in arrivals a second; without it, a closed loop finds what it does.
+    /// The server's assumed capacity, in arrivals per second; by default measured by a closed loop.
     pub peak_per_s: Option<f64>,
     /// Length of each level, in nanoseconds.
     pub level_ns: u64,
-    /// Answers that take longer are of no use to anybody, in nanoseconds.
+    /// Response time up to which responses count as good, in nanoseconds.
     pub in_time_ns: u64,
 }
 
-/// Walks beyond the peak, and back.
+/// Runs the levels beyond the peak, and the recovery.
 pub fn overload(
     ask: Ask,
     books: Option<Books>,
@@ -42,11 +42,11 @@ pub fn overload(
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let requests_per_arrival = base.arrival().requests;
     let mut bench = Bench::prepare(ask, books)?;
-    // Rates are of arrivals, as plans have them; what is found is told in requests.
+    // Plans have rates of arrivals; results are in requests.
     let peak_per_s = if let Some(rate) = plan.peak_per_s {
         rate
     } else {
-        // What it does as fast as it can is about what it bears.
+        // The closed-loop rate approximates the capacity.
         let closed = Plan {
             kind: Loop::Closed,
             connections: base.connections.min(64),
@@ -111,7 +111,7 @@ fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
     }
 }
 
-/// Second by second from when the load was taken back to so many requests a second.
+/// Second by second since the load was reduced to this many requests per second.
 fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u64) -> Vec<Second> {
     let step_ns = record.series.step_s * 1_000_000_000;
     let points = record.series.points();

@@ -1,4 +1,4 @@
-//! Which of two servers, or of two URLs, is faster: turns in blocks, the one beside itself first.
+//! Comparison of two servers or URLs: interleaved blocks, after an A/A baseline.
 
 use crate::bench::{Ask, Bench, BenchError, BenchReport, Progress};
 use flatout_load::judge::{Figure, FigureVerdict, InvalidReason};
@@ -10,13 +10,13 @@ use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared};
 use flatout_load::stats::order::{Block, Order, Side};
 use serde_json::json;
 
-/// Blocks of each comparison: A with itself, and A with B.
+/// Blocks of each comparison: A/A, and A/B.
 const BLOCKS: usize = 6;
 
-/// Shortest turn, in nanoseconds: a shorter one is mostly its own beginning.
+/// Lower bound of a turn, in nanoseconds: a shorter one is mostly startup.
 const TURN_NS_MIN: u64 = 200_000_000;
 
-/// Runs two asks in turns and compares them. The report is that of the first; what came of the comparison stands in its
+/// Runs two specifications interleaved and compares them. Returns the first one's report, with the comparison in its
 /// findings.
 pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
     let plan = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
@@ -26,7 +26,7 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     let sides = order.sides(BLOCKS);
     let blocks = order.blocks(&sides);
     let (mut first, mut second) = (Bench::prepare(ask, None)?, Bench::prepare(other, None)?);
-    // A takes the turns of both at first: what a machine makes of nothing must not be told of B.
+    // First A takes both turns: the machine's own variation must not be attributed to B.
     let mut same = Vec::new();
     for _ in &sides {
         if !first.is_whole() {
@@ -46,10 +46,10 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
         turns.extend(bench.step(&turn, false, progress).map(Turn::of));
     }
     let is_whole = turns.len() == sides.len() && same.len() == sides.len();
-    // Where B never had a turn, A tells why.
+    // If B never had a turn, A's report says why.
     let other = second.finish().map_err(|error| first.miss(error)).ok();
     let mut report = first.finish()?;
-    // B's levels stand behind A's: what is wrong with either is wrong with the comparison.
+    // B's levels follow A's: a problem of either concerns the comparison.
     if let Some(other) = other {
         report.interrupted |= other.interrupted;
         for mut step in other.run.steps {
@@ -92,7 +92,7 @@ pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<Bench
     Ok(report)
 }
 
-/// A part of the plan's length: all turns of one side together take about twice as long as was asked for.
+/// A turn's part of the plan's length: all turns of one side together take about twice the requested time.
 fn turn_of(plan: &Plan) -> Plan {
     let stop = match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
@@ -103,7 +103,7 @@ fn turn_of(plan: &Plan) -> Plan {
     Plan { stop, ..plan.clone() }
 }
 
-/// What one turn came to.
+/// The result of one turn.
 #[derive(Clone, Debug)]
 struct Turn {
     rate: f64,
@@ -133,7 +133,7 @@ impl Turn {
     }
 }
 
-/// What came of the turns: what could be compared, and what does not hold of a side.
+/// The results of all turns: comparable figures, and invalid ones of a side.
 struct Compared {
     comparisons: Vec<Comparison>,
     not_compared: Vec<NotCompared>,
@@ -148,10 +148,10 @@ fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[T
     };
     let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
     let mut add = |measure: Measure, figure: Figure, pick: &dyn Fn(&Turn) -> f64| {
-        // All turns beside itself are A's.
+        // All turns of the baseline are A's.
         let a = same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
         let b = blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
-        // Turns are short, and other processes take from both sides alike: A beside itself shows how much.
+        // Turns are short, and interference affects both sides alike: the A/A baseline shows how much.
         let verdict = |turn: &Turn| match turn.verdict(figure) {
             found if found.reasons == [InvalidReason::CrowdingUnknown] => FigureVerdict::sound(figure),
             found => found,
@@ -163,7 +163,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[T
             ),
         }
     };
-    // Where the clock decides the rate, it says nothing of the server.
+    // In open loop the rate is given, and reveals nothing about the server.
     if !is_open {
         add(Measure::rate(), Figure::Rate, &|turn| turn.rate);
     }

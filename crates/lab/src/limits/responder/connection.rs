@@ -1,12 +1,12 @@
-//! One connection of the bare loop: how much of a head's end was seen, and how much it is owed.
+//! One connection of the bare loop: the partial end of a head, and the bytes owed.
 
 use memchr::memmem;
 use std::os::fd::OwnedFd;
 
-/// What ends a request head.
+/// The end of a request head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// A connection the loop keeps.
+/// A persistent connection of the loop.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: OwnedFd,
@@ -23,7 +23,7 @@ impl Connection {
 /// Counts the ends of request heads in a stream that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeadEnds {
-    /// Bytes of `HEAD_END` that the last piece ended with, 0 to 3.
+    /// Bytes of `HEAD_END` at the end of the last piece, 0 to 3.
     matched: u8,
 }
 
@@ -55,7 +55,7 @@ fn advance(matched: u8, byte: u8) -> u8 {
     if byte == HEAD_END[usize::from(matched)] {
         matched + 1
     } else {
-        // A CR begins anew; after CR LF CR it cannot be the LF that was looked for.
+        // A CR starts a new match; after CR LF CR it cannot be the expected LF.
         u8::from(byte == b'\r')
     }
 }

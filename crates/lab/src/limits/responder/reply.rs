@@ -1,7 +1,7 @@
-//! The one response a responder gives, assembled before the first request.
+//! The responder's only response, prebuilt.
 //!
-//! Owed answers are seen as one endless stream that repeats with the response's length as its period. How far a
-//! connection is, then, is one number: the bytes it is still owed.
+//! Owed responses form an endless stream with the response's length as its period. So a connection's position is one
+//! number: the bytes it is still owed.
 
 use flatout_net::socket::send_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
@@ -12,16 +12,16 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Responses are laid end to end up to this many bytes, so that a few pipelined requests still take one send.
+/// Responses are concatenated up to this many bytes, so that a few pipelined requests need one send.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
-/// Largest body of [`Reply::Memory`]: it is held in memory whole.
+/// Upper bound of the body of [`Reply::Memory`], which is in memory completely.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
-/// Most bytes one sendfile call is asked for; the kernel's own limit is a little above.
+/// Upper bound of one sendfile call, slightly below the kernel's own.
 const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What every request is answered with.
+/// The response to every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A body of this many bytes, sent from memory together with its head.
@@ -29,12 +29,12 @@ pub enum Reply {
         /// Length of the body, up to 1 GiB.
         body_bytes: u64,
     },
-    /// The same, lent to the kernel by MSG_ZEROCOPY instead of being copied.
+    /// The same, lent to the kernel by MSG_ZEROCOPY instead of copied.
     MemoryLent {
         /// Length of the body, up to 1 GiB.
         body_bytes: u64,
     },
-    /// A body of this many bytes in a file that lives in memory, sent by sendfile.
+    /// A body of this many bytes in a memory file, sent by sendfile.
     MemoryFile {
         /// Length of the body.
         body_bytes: u64,
@@ -43,7 +43,7 @@ pub enum Reply {
     File(PathBuf),
 }
 
-/// Why a reply cannot be assembled.
+/// Why a response cannot be built.
 #[derive(Debug)]
 pub(super) enum ReplyError {
     TooLarge(u64),
@@ -80,7 +80,7 @@ impl From<Errno> for ReplyError {
 }
 
 impl Reply {
-    /// Builds the bytes, once.
+    /// Builds the response.
     pub(super) fn assemble(&self, closes: bool) -> Result<Assembled, ReplyError> {
         match self {
             Self::Memory { body_bytes } | Self::MemoryLent { body_bytes } if *body_bytes > MEMORY_BYTES_MAX => {
@@ -112,7 +112,7 @@ impl Reply {
 }
 
 fn head(body_bytes: u64, closes: bool) -> Vec<u8> {
-    // The fields any static server would send, so that both sides move the same number of bytes.
+    // The fields of a typical static server, so that both sides transfer the same number of bytes.
     let connection = if closes { "Connection: close\r\n" } else { "" };
     format!(
         "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
@@ -122,7 +122,7 @@ fn head(body_bytes: u64, closes: bool) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Writes real bytes: pages that were never written may be sent from one shared page of zeros.
+/// Writes real bytes: unwritten pages may be sent from one shared zero page.
 fn fill(file: &OwnedFd, body_bytes: u64) -> io::Result<()> {
     let block = vec![b'x'; 64 * 1024];
     let mut left = body_bytes;
@@ -133,15 +133,15 @@ fn fill(file: &OwnedFd, body_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A response ready to send, over and over.
+/// A prebuilt response that is sent repeatedly.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    /// The whole response, several times over; or the head alone when the body is in `file`.
+    /// The whole response, several times; or the head alone if the body is in `file`.
     memory: Vec<u8>,
     file: Option<OwnedFd>,
     /// Length of one response.
     period: u64,
-    /// Whether memory is lent to the kernel; it is never changed, so when it is given back does not matter.
+    /// True if memory is lent to the kernel; it never changes, so its return needs no tracking.
     lent: bool,
 }
 
@@ -152,7 +152,7 @@ impl Assembled {
         Self { memory, file: Some(file), period, lent: false }
     }
 
-    /// Whether sending leaves notices in the socket's error queue.
+    /// Returns whether sending leaves notifications in the socket's error queue.
     pub(super) fn is_lent(&self) -> bool {
         self.lent
     }
@@ -162,7 +162,7 @@ impl Assembled {
         heads * self.period
     }
 
-    /// Sends what is owed, as far as the socket takes it, and returns what is still owed.
+    /// Sends owed bytes as far as the socket takes them, and returns the rest.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, mut owed_bytes: u64) -> Result<u64, Errno> {
         while owed_bytes > 0 {
             let position = (self.period - owed_bytes % self.period) % self.period;
@@ -187,14 +187,14 @@ impl Assembled {
         };
         let head_bytes = self.memory.len() as u64;
         if position < head_bytes {
-            // MORE: the head leaves in one segment with the body's beginning.
+            // MORE: the head shares a segment with the body's beginning.
             let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
             return Ok(send(socket, &self.memory[position as usize..], flags)? as u64);
         }
         let mut offset = position - head_bytes;
         let left = (self.period - position).min(SENDFILE_BYTES_MAX) as usize;
         match sendfile(socket, file, Some(&mut offset), left)? {
-            // The file became shorter than when it was measured.
+            // The file became shorter than at its measurement.
             0 => Err(Errno::IO),
             sent => Ok(sent as u64),
         }

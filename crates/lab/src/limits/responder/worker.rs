@@ -13,16 +13,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events taken at once; about the number of connections busy at a time in common benchmarks.
+/// Events per wait; about the number of busy connections in common benchmarks.
 const EVENTS_MAX: usize = 256;
 
-/// Room for received requests: many pipelined ones. What fills it is received again.
+/// Receive buffer, for many pipelined requests. If it is filled, it receives again.
 const RECEIVE_BYTES: usize = 16 * 1024;
 
-/// How often an idle loop looks whether it should stop.
+/// Interval at which an idle loop checks whether to stop.
 const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// One thread's part of a responder.
+/// One thread of a responder.
 pub(super) struct Worker {
     listener: OwnedFd,
     epoll: OwnedFd,
@@ -33,7 +33,7 @@ pub(super) struct Worker {
     buffer: Box<[u8; RECEIVE_BYTES]>,
 }
 
-/// What became of a connection after it was looked at.
+/// The state of a connection after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Keep,
@@ -74,7 +74,7 @@ impl Worker {
             match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.handle_accepted(Connection::new(socket))?,
                 Err(Errno::AGAIN) => return Ok(()),
-                // Both are the peer's doing and concern that one connection.
+                // Both are caused by the peer and concern only that connection.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -82,13 +82,13 @@ impl Worker {
     }
 
     fn handle_accepted(&mut self, mut connection: Connection) -> io::Result<()> {
-        // In close mode the request came with the connection: answered at once, it never needs epoll. A kept connection
-        // is registered once anyway, and registering finds out that it is ready.
+        // In close mode the request came with the connection: its response needs no epoll. A persistent connection is
+        // registered once anyway, and registration reports its readiness.
         if self.closes && self.serve(&mut connection) == After::Close {
             return Ok(());
         }
         let index = connection.socket.as_raw_fd() as usize;
-        // Edge: one registration for both directions, and no work in the kernel for a socket that is still ready.
+        // Edge-triggered: one registration for both directions, and no kernel work for a socket that is still ready.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(&self.epoll, connection.socket.as_fd(), EventData::new_u64(index as u64), flags)?;
         if index >= self.connections.len() {
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Receives once (again only if the buffer was filled) and sends all that is owed.
+    /// Receives once (again only if the buffer was filled) and sends all owed bytes.
     fn serve(&mut self, connection: &mut Connection) -> After {
         if self.reply.is_lent() {
             take_zerocopy_notices(connection.socket.as_fd());
