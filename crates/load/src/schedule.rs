@@ -1,15 +1,15 @@
-//! One thread's share of a plan at work: what to begin, when, and on which connection.
+//! Execution of one thread's share of a plan: bursts to begin, their times and connections.
 //!
-//! The driver asks [`Schedule::next`] for a [`Move`] and tells what happened by [`Schedule::handle_answered`],
-//! [`Schedule::handle_failed`] and [`Schedule::handle_closed`]. A *slot* is a place for one connection, 0 up to the share's
-//! connections; it holds one visit at most. An arrival that finds every slot taken waits and keeps its intended time, so
-//! what a stalled server should have answered meanwhile is measured (no coordinated omission). Waiting arrivals take no
+//! The driver calls [`Schedule::next`] for a [`Move`] and reports events by [`Schedule::handle_answered`],
+//! [`Schedule::handle_failed`] and [`Schedule::handle_closed`]. A *slot* represents one connection, numbered from 0 up
+//! to the share's connections; it holds at most one visit. An arrival without a free slot waits with its intended time
+//! unchanged, so that the delay by a stalled server is measured (no coordinated omission). Waiting arrivals use no
 //! memory: they are generated again when their turn comes.
 //!
-//! In a replay a connection is used for one client of the log and for no other. A client whose last answer is late opens
-//! another one for its next line, which is due when the log says.
+//! In a replay a connection serves only one client of the log. A client whose last response is late opens another one
+//! for its next line, at the time in the log.
 //!
-//! Asking for the next move and telling events allocate nothing.
+//! `next` and the event handlers allocate nothing.
 
 mod backlog;
 mod cursor;
@@ -30,71 +30,71 @@ use slot::{Holding, Slot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What the streams of closed-loop starts are called among the streams of a seed.
+/// ID of the random streams for starts of a closed loop.
 const PURPOSE_START: u64 = 3;
 
 /// A burst to begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Where: a place for one connection, from 0.
+    /// The slot of its connection, from 0.
     pub slot: u32,
-    /// Whether the connection must be made first. Never true when the slot has an open connection that may be used.
+    /// Whether to open the connection first. Never true if the slot has a reusable connection.
     pub connect: bool,
-    /// Requests to send without waiting for answers, at least 1.
+    /// Requests to send without waiting for responses, at least 1.
     pub burst: u32,
-    /// Whether the connection is to be closed after this burst: the last request says so.
+    /// Whether to close the connection after this burst, as its last request announces.
     pub closes: bool,
-    /// When the schedule wanted it, in nanoseconds of the driver's clock.
+    /// Intended start, in nanoseconds of the driver's clock.
     pub intended_ns: u64,
-    /// Number of the visit over all threads, from 0; chooses the request of a replay.
+    /// Number of the visit over all threads, from 0; selects the request of a replay.
     pub visit: u64,
-    /// Number of the first request of the burst: the numbers from this one on are used for no other burst of the run, on
-    /// any thread. Chooses URLs.
+    /// Number of the first request of the burst. Numbers from this one on are unique in the run, over all threads.
+    /// Selects URLs.
     pub request: u64,
-    /// Which burst of its visit this is, from 0.
+    /// Index of the burst in its visit, from 0.
     pub call: u32,
 }
 
-/// What the driver does next.
+/// Next action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Begin a burst, then ask again.
+    /// Begin a burst, then call again.
     Begin(Begin),
-    /// Close the connection of this slot, of which nobody makes use any more, then ask again.
+    /// Close the unneeded connection of this slot, then call again.
     Close(u32),
-    /// Ask again at this time, or after any event.
+    /// Call again at this time, or after any event.
     WaitUntil(u64),
-    /// Ask again after any event.
+    /// Call again after any event.
     Idle,
-    /// Nothing more is begun, ever; what is under way may still be awaited.
+    /// Nothing more begins; requests in progress may still be awaited.
     Done,
 }
 
-/// What a schedule counted of the measured part.
+/// Counts of a schedule in the measured span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Visits begun.
     pub visits: u64,
-    /// Visits among them that did all their bursts.
+    /// Visits among them that completed all bursts.
     pub visits_completed: u64,
     /// Bursts begun.
     pub bursts: u64,
     /// Requests begun.
     pub requests: u64,
-    /// Arrivals that waited longer than the backlog or the drain time allowed and were never begun.
+    /// Arrivals dropped because they exceeded the backlog limit or the drain time.
     pub dropped: u64,
-    /// Arrivals that found no free connection and waited, warm-up included.
+    /// Arrivals that waited for a free connection, including warm-up.
     pub waited: u64,
-    /// Most arrivals that waited at once, warm-up included.
+    /// Maximum waiting arrivals, including warm-up.
     pub backlog_peak: u64,
-    /// Most slots that held a visit at once, warm-up included.
+    /// Maximum slots that held a visit, including warm-up.
     pub slots_peak: u32,
-    /// Slots given up because no connection could be made.
+    /// Slots abandoned because connecting failed.
     pub slots_given_up: u32,
 }
 
 impl Tally {
-    /// Adds another share's. Peaks are added too: what all shares held at once is not known better.
+    /// Adds another share's counts. Peaks are summed too, as an upper bound.
     pub fn merge(&mut self, other: &Self) {
         self.visits += other.visits;
         self.visits_completed += other.visits_completed;
@@ -108,37 +108,37 @@ impl Tally {
     }
 }
 
-/// The open loop's side: arrivals that were not begun yet.
+/// State of an open loop: arrivals that have not begun.
 #[derive(Clone, Debug)]
 struct Open {
     /// The next arrival to begin.
     head: Cursor,
-    /// The next arrival that is not due yet, when arrivals wait; never behind `head` when it is used.
+    /// The next arrival that is not due yet, if arrivals wait; never before `head` when it is used.
     tail: Cursor,
-    /// Number of the first arrival that counts, once known.
+    /// Number of the first measured arrival, once known.
     first_measured: Option<u64>,
 }
 
-/// A share while it is being used up.
+/// Scheduler of one share.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     plan: Plan,
     share: Share,
     slots: Box<[Slot]>,
     free: Free,
-    /// When which slot goes on.
+    /// Times at which slots continue.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     open: Option<Open>,
     measured_from_ns: Option<u64>,
-    /// Nothing intended at this time or later is begun.
+    /// Nothing scheduled at this time or later begins.
     deadline_ns: u64,
-    /// Closed loop: requests of this share that may still be begun, of those that count.
+    /// Closed loop: measured requests that this share may still begin.
     requests_left: u64,
-    /// Visits of a closed loop, and bursts, numbered within this share.
+    /// Numbers of visits of a closed loop, and of bursts, within this share.
     visits_numbered: u64,
     bursts_numbered: u64,
     slots_held: u32,
-    /// Slots whose visit has more bursts to begin than the one under way.
+    /// Slots whose visit has further bursts to begin.
     unfinished: u32,
     retries: Retries,
     stopped: bool,
@@ -146,7 +146,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Starts a share at `start_ns`. All threads of all agents are given the same `start_ns` (of their own clocks).
+    /// Starts a share at `start_ns`, which is equal for all threads of all agents (by each clock).
     pub fn begin(plan: &Plan, share: Share, start_ns: u64) -> Result<Self, PlanError> {
         plan.check()?;
         if share.connections == 0 || share.index >= share.shares {
@@ -192,7 +192,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Puts every slot where it begins: free, or due at the start.
+    /// Initialises every slot: free, or due at the start.
     fn fill(&mut self, start_ns: u64) {
         let mut random = Random::stream(self.plan.seed, PURPOSE_START, u64::from(self.share.index));
         for slot in 0..self.share.connections {
@@ -200,14 +200,14 @@ impl Schedule {
                 self.free.put_closed(slot);
                 continue;
             }
-            // Those who think do not all begin at once, or they would come in waves ever after.
+            // Randomise starts under think time, so that connections do not proceed in waves.
             let think_ns = self.plan.think_ns.draw(&mut random) * random.next_f64();
             self.slots[slot as usize].holding = Holding::Thought;
             self.timers.push(Reverse((start_ns.saturating_add(think_ns as u64), slot)));
         }
     }
 
-    /// What to do at `now_ns`.
+    /// Returns the action at `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Move {
         if self.stopped {
             return Move::Done;
@@ -239,8 +239,8 @@ impl Schedule {
         }
     }
 
-    /// Every answer of the slot's burst has come. `is_open` says whether the connection can be used again. Returns what
-    /// this slot does at once, if anything: the quick path of a closed loop. After `None` ask [`Schedule::next`].
+    /// Handles the last response of a slot's burst. `is_open`: the connection is reusable. Returns the slot's
+    /// immediate next burst, if any: the fast path of a closed loop. After `None`, call [`Schedule::next`].
     pub fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         let state = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst)?;
         state.is_open = is_open;
@@ -258,8 +258,8 @@ impl Schedule {
         self.think(slot, now_ns, now_ns)
     }
 
-    /// The slot's burst failed, and its connection is gone; `connected` says whether there had been one. The visit is
-    /// over. Ask [`Schedule::next`] afterwards.
+    /// Handles a failed burst, whose connection is closed; `connected`: it had been established. The visit ends. Call
+    /// [`Schedule::next`] afterwards.
     pub fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
         let Some(state) = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst) else {
             return;

@@ -1,20 +1,20 @@
-//! What is asked for: lists of URLs with weights, sizes and digests, and who asks for which of them when.
+//! Workloads: lists of URLs with weights, sizes and digests, and the choice among them.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `lines`, `fault` | lines of a text that came in pieces, and what can be wrong with one |
-//! | `address`, `entry` | a URL as a list has it; an entry with what is known of its answer; classes |
-//! | `alias` | a choice by weights, in constant time |
-//! | `urls`, `filelist` | lists of URLs asked for in turn; WebStone's lists asked for by weight |
-//! | `fileset` | files to serve: WebStone's and those of the web96-like and web99-like workloads, and what is in them |
-//! | `web96`, `web99` | choices like those of SPECweb96 and SPECweb99, every parameter printed |
-//! | `log`, `mine`, `replay` | access logs: read, made into a filelist, and asked for again |
+//! | `lines`, `fault` | incremental splitting into lines, and errors in them |
+//! | `address`, `entry` | a URL in a list; an entry with its expected response; classes |
+//! | `alias` | weighted choice in constant time |
+//! | `urls`, `filelist` | lists of URLs requested in turn; WebStone's lists requested by weight |
+//! | `fileset` | files to serve: those of WebStone and of the web96-like and web99-like workloads, and their content |
+//! | `web96`, `web99` | choices similar to SPECweb96 and SPECweb99, with all parameters printed |
+//! | `log`, `mine`, `replay` | access logs: parsing, conversion to a filelist, and replay |
 //!
-//! A [`Workload`] is a value that all threads share. What is left to chance follows from the run's seed and the number of
-//! the request, so a run asks for the same on any number of threads. (A known copy of WebStone's client seeds its
-//! generator anew for every request, and so asks for one page for ever.)
+//! A [`Workload`] is a value shared by all threads. Random choices depend only on the run's seed and the number of the
+//! request, so a run makes the same requests on any number of threads. (A known copy of WebStone's client seeds its
+//! generator for every request, and so requests one page only.)
 //!
-//! Absent on purpose: files, sockets and digests' computation. Texts are arguments, and come in whatever pieces.
+//! Absent by design: files, sockets and computation of digests. Texts are arguments, in pieces of any size.
 
 pub mod address;
 pub mod alias;
@@ -39,42 +39,42 @@ pub use replay::{Replay, ReplayRequest};
 use crate::random::Random;
 use alias::Alias;
 
-/// Most entries of a workload. The lists of the original had room for 100.
+/// Maximum entries of a workload. The original's lists had room for 100.
 pub const ENTRIES_MAX: usize = 1_000_000;
 
-/// Most bytes of all targets and hosts of a list or a log together.
+/// Maximum total bytes of targets and hosts in a list or a log.
 pub const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// A workload: what can be asked for, and in what order it is.
+/// A workload: the possible requests, and their order.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// What it is called in reports: `url-list`, `filelist`, `web96-like`, `web99-like` or `replay`.
+    /// Name in reports: `url-list`, `filelist`, `web96-like`, `web99-like` or `replay`.
     pub name: &'static str,
-    /// What can be asked for, at least one.
+    /// Possible requests, at least one.
     pub entries: Vec<Entry>,
     /// The classes that entries name by their index, at least one.
     pub classes: Vec<Class>,
-    /// What else decides it, to be printed with every result, as name and value.
+    /// Further parameters for reports, as names and values.
     pub parameters: Vec<(&'static str, String)>,
-    /// How many requests a session has, where the workload says so, as `--session-length` has it.
+    /// Requests per session if the workload defines it, as in `--session-length`.
     pub session_length: Option<&'static str>,
     choice: Choice,
 }
 
-/// How the next entry is found.
+/// Selection of the next entry.
 #[derive(Clone, Debug)]
 enum Choice {
-    /// One after the other, from the beginning again at the end.
+    /// In order, repeated from the beginning.
     InTurn,
-    /// By chance, each by its weight.
+    /// At random by weight.
     ByWeight(Alias),
 }
 
-/// What the choice of entries draws its random numbers for.
+/// ID of the random stream for choices.
 const PURPOSE_CHOICE: u64 = 0x0063_686f_6963_6500;
 
 impl Workload {
-    /// A workload asked for in turn. `None` when there are no entries.
+    /// A workload requested in order. `None` without entries.
     pub fn in_turn(name: &'static str, entries: Vec<Entry>) -> Option<Self> {
         (!entries.is_empty()).then(|| {
             let mut workload = Self::new(name, entries, Vec::new(), Choice::InTurn);
@@ -83,8 +83,8 @@ impl Workload {
         })
     }
 
-    /// A workload asked for by the entries' weights, with a class for each entry or, if there are many, for each range
-    /// of sizes. `None` when no entry has a weight above 0.
+    /// A workload requested by the entries' weights, with a class per entry or, if there are many, per range of sizes.
+    /// `None` if no entry has a weight above 0.
     pub fn by_weight(name: &'static str, entries: Vec<Entry>) -> Option<Self> {
         let alias = Alias::new(entries.iter().map(|entry| entry.weight))?;
         let mut workload = Self::new(name, entries, Vec::new(), Choice::ByWeight(alias));
@@ -110,7 +110,7 @@ impl Workload {
         self.count_classes();
     }
 
-    /// Fills in the classes' shares and mean sizes.
+    /// Calculates the classes' shares and mean sizes.
     fn count_classes(&mut self) {
         let total = self.weights_total();
         entry::count_classes(&mut self.classes, &self.entries, total, |entry| self.choice.weight(entry));
@@ -120,14 +120,14 @@ impl Workload {
         self.entries.iter().map(|entry| self.choice.weight(entry)).sum()
     }
 
-    /// Mean of the bodies that are expected, in bytes, each weighted as it is asked for; `None` when one is not known.
+    /// Weighted mean of the expected body sizes in bytes; `None` if one is unknown.
     pub fn body_bytes_mean(&self) -> Option<f64> {
         let bytes: Option<f64> =
             self.entries.iter().map(|entry| Some(entry.body_bytes? as f64 * self.choice.weight(entry))).sum();
         Some(bytes? / self.weights_total())
     }
 
-    /// The index of the entry that request number `request` of a run asks for.
+    /// Index of the entry for request number `request` of a run.
     pub fn choose(&self, seed: u64, request: u64) -> usize {
         match &self.choice {
             Choice::InTurn => (request % self.entries.len() as u64) as usize,
@@ -135,7 +135,7 @@ impl Workload {
         }
     }
 
-    /// How it is described in one line: name and parameters.
+    /// Description in one line: name and parameters.
     pub fn describe(&self) -> String {
         let parameters: Vec<_> = self.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let separator = if parameters.is_empty() { "" } else { ": " };
@@ -144,7 +144,7 @@ impl Workload {
 }
 
 impl Choice {
-    /// How often an entry is asked for, beside the others.
+    /// Relative frequency of an entry.
     fn weight(&self, entry: &Entry) -> f64 {
         match self {
             Self::InTurn => 1.0,
@@ -153,10 +153,10 @@ impl Choice {
     }
 }
 
-/// `text` as `--workload` has it: `web96:OPS`, `web96:OPS,lambda=L` or `web99:CONNECTIONS`.
+/// Parses `text` as in `--workload`: `web96:OPS`, `web96:OPS,lambda=L` or `web99:CONNECTIONS`.
 ///
 /// # Errors
-/// A sentence that says what is right.
+/// Returns a sentence with the valid syntax.
 pub fn parse_named(text: &str) -> Result<Workload, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let (load, option) = match rest.split_once(',') {

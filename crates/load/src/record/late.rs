@@ -1,7 +1,7 @@
 //! Requests that ended after the measured span.
 //!
 //! The span is the time in which load was offered. Requests in progress at its end are awaited and recorded, but
-//! excluded from rates: otherwise one response of eight seconds would turn a run of two seconds into ten.
+//! excluded from rates: otherwise one response of eight seconds would make a run of two seconds four times as long.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};

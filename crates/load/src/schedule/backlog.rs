@@ -1,4 +1,4 @@
-//! Arrivals of an open loop: which is next, which wait, and which are dropped.
+//! Arrivals of an open loop: next, waiting and dropped ones.
 
 use super::cursor::Arrival;
 use super::{Begin, Open, Schedule};
@@ -9,7 +9,7 @@ impl Schedule {
         !self.free.is_empty()
     }
 
-    /// The next arrival, unless all arrivals are over.
+    /// The next arrival; `None` at the end.
     fn peek_arrival(&self) -> Option<Arrival> {
         let open = self.open.as_ref()?;
         let arrival = open.head.peek()?;
@@ -21,7 +21,7 @@ impl Schedule {
         open.first_measured.is_some_and(|first| arrival.number >= first.saturating_add(count))
     }
 
-    /// Begins the next arrival when it is due and a slot is free.
+    /// Begins the next arrival if it is due and a slot is free.
     pub(super) fn take_arrival(&mut self, now_ns: u64) -> Option<Begin> {
         if self.stopped || self.open.is_none() {
             return None;
@@ -44,13 +44,13 @@ impl Schedule {
         Some(self.start_burst(slot, arrival.intended_ns))
     }
 
-    /// Who asks, in a replay, among this share's clients. A visit with a connection of its own needs not be told from others.
+    /// Client of an arrival in a replay, within this share. Visits with separate connections need none.
     fn client_of(&self, arrival: Arrival) -> Option<u32> {
         let line = arrival.line.filter(|_| matches!(self.plan.visit, Visit::Request))?;
         Some(line.session / self.share.shares.max(1))
     }
 
-    /// Closes what a client has of connections that are free, when it asks for the last time. Others follow when they are.
+    /// Closes the idle connections of a client at its last line; busy ones follow once idle.
     fn see_off(&mut self, arrival: Arrival) {
         let Some(client) = self.client_of(arrival).filter(|_| arrival.line.is_some_and(|line| line.is_last)) else {
             return;
@@ -60,18 +60,18 @@ impl Schedule {
         }
     }
 
-    /// When [`Schedule::next`] has to be asked again for the arrivals' sake.
+    /// Time at which [`Schedule::next`] must be called for the next arrival.
     pub(super) fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
         let arrival = self.peek_arrival()?;
         if self.has_free() {
             return Some(arrival.intended_ns);
         }
-        // It waits for an event, but not past the time at which it is dropped.
+        // It waits for an event, at most until it is dropped.
         let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
         (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
     }
 
-    /// Arrivals that are due and were not begun: the arrivals between the two cursors.
+    /// Number of due arrivals that have not begun: those between the two cursors.
     pub(super) fn count_backlog(&mut self, now_ns: u64) -> u64 {
         let Some(mut open) = self.open.take() else { return 0 };
         if open.tail.taken() < open.head.taken() {
@@ -90,7 +90,7 @@ impl Schedule {
         backlog
     }
 
-    /// Drops the oldest arrivals that wait when they are too many, and all of them when the time to begin them is over.
+    /// Drops the oldest waiting arrivals beyond the limit, and all of them after the drain time.
     pub(super) fn bound_backlog(&mut self, now_ns: u64) {
         let is_over = now_ns >= self.deadline_ns.saturating_add(self.plan.drain_ns);
         if self.has_free() && !is_over {
@@ -106,13 +106,13 @@ impl Schedule {
         }
     }
 
-    /// Whether nothing is begun any more, though no timer and no arrival stands for it.
+    /// Returns whether nothing more begins and no timer or arrival is pending.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         let is_late = now_ns >= self.deadline_ns;
         if self.open.is_some() {
             return self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
         }
-        // A closed loop goes on as long as one slot is at work and may go on after it.
+        // A closed loop continues while one slot is active.
         is_late || self.requests_left == 0 || self.slots_held == 0
     }
 }

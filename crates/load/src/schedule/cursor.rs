@@ -1,5 +1,5 @@
-//! One share's arrivals of an open loop: every arrival of the plan is generated, and every n-th is this share's; in a
-//! replay, those of every n-th session.
+//! Arrivals of one share in an open loop: every arrival of the plan is generated, and every n-th belongs to this
+//! share; in a replay, those of every n-th session.
 
 use crate::plan::arrivals::Times;
 use crate::plan::{Line, Share};
@@ -7,27 +7,27 @@ use crate::plan::{Line, Share};
 /// An arrival of this share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Its number among all arrivals of the plan.
+    /// Number among all arrivals of the plan.
     pub(super) number: u64,
-    /// When it is wanted, in nanoseconds of the driver's clock.
+    /// Intended start, in nanoseconds of the driver's clock.
     pub(super) intended_ns: u64,
     /// The line of a replay.
     pub(super) line: Option<Line>,
 }
 
-/// Arrivals of a share, of which the next one can be looked at. A clone goes on from where the original stood, which is
-/// how waiting arrivals are counted without being kept.
+/// Peekable arrivals of a share. A clone continues from the same position, which counts waiting arrivals without
+/// storing them.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// From the start, for looking back.
+    /// Copy from the start, for looking back.
     fresh: Times,
     times: Times,
     start_ns: u64,
     index: u64,
     shares: u64,
-    /// The next arrival, and none when there is none any more.
+    /// The next arrival; `None` at the end.
     peeked: Option<Arrival>,
-    /// How many arrivals of this share were taken.
+    /// Number of arrivals taken.
     taken: u64,
 }
 
@@ -48,7 +48,7 @@ impl Cursor {
             let (number, line) = (self.times.index(), self.times.line());
             let Some(time_ns) = self.times.next() else { break None };
             match line {
-                // A client's connections are one thread's.
+                // All connections of a client belong to one thread.
                 Some(line) if u64::from(line.session) % self.shares != self.index => continue,
                 Some(_) => {}
                 None => self.times.leave_out(self.shares - 1),
@@ -61,14 +61,14 @@ impl Cursor {
         self.peeked
     }
 
-    /// Number of the first arrival of the plan, of whichever share, that is wanted at `from_ns` or later. Goes through all
-    /// arrivals from the start, so that every share finds the same.
+    /// Number of the plan's first arrival, of any share, at `from_ns` or later. Iterates from the start, so that every
+    /// share finds the same.
     pub(super) fn first_from(&self, from_ns: u64) -> u64 {
         let before = |time_ns: &u64| self.start_ns.saturating_add(*time_ns) < from_ns;
         self.fresh.clone().take_while(before).count() as u64
     }
 
-    /// How many arrivals of this share were taken.
+    /// Number of arrivals taken.
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }

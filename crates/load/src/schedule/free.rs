@@ -1,29 +1,29 @@
-//! Slots that hold no visit: those without a connection, and those with an open one.
+//! Slots without a visit, with or without an open connection.
 //!
-//! In a replay an open connection belongs to a client of the log. It is used for that client alone, and closed when the
-//! client has asked for the last time. Where every connection that the plan allows is taken, the one that was free longest
-//! is closed for a client that has none.
+//! In a replay an open connection belongs to a client of the log. It is used only for that client, and closed after
+//! the client's last line. If all connections of the plan are in use, the one idle longest is closed for a client
+//! without one.
 
 use std::collections::VecDeque;
 
-/// No slot, and nobody.
+/// No slot or client.
 const NONE: u32 = u32::MAX;
 
-/// In place of a client's slot: the client has asked for the last time.
+/// Marks a client after its last line, in place of its slot.
 const GONE: u32 = u32::MAX - 1;
 
-/// Where an open slot stands among the others.
+/// Links of an open slot.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// The one that was put here before it, and after it.
+    /// The slots added before and after it.
     older: u32,
     newer: u32,
     client: u32,
-    /// The client's next newer one; after its newest its oldest.
+    /// The client's next newer slot; after its newest, its oldest.
     next_of_client: u32,
 }
 
-/// All of them. Nothing is allocated after the beginning.
+/// All free slots. Allocates only at the start.
 #[derive(Clone, Debug)]
 pub(super) struct Free {
     closed: VecDeque<u32>,
@@ -37,7 +37,7 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// None yet, of so many slots and clients.
+    /// Empty, with capacity for these slots and clients.
     pub(super) fn new(slots: usize, clients: usize) -> Self {
         let link = Link { older: NONE, newer: NONE, client: NONE, next_of_client: NONE };
         Self {
@@ -54,12 +54,12 @@ impl Free {
         self.closed.is_empty() && self.oldest == NONE
     }
 
-    /// A slot without a connection.
+    /// Adds a slot without a connection.
     pub(super) fn put_closed(&mut self, slot: u32) {
         self.closed.push_back(slot);
     }
 
-    /// A slot with a connection; says whether it is kept, and not to be closed because its client has gone.
+    /// Adds a slot with a connection; returns false if it must be closed because its client has ended.
     pub(super) fn put_open(&mut self, slot: u32, client: Option<u32>) -> bool {
         let client = client.unwrap_or(NONE);
         let newest_of = self.newest_of.get(client as usize).copied().unwrap_or(NONE);
@@ -84,13 +84,13 @@ impl Free {
         true
     }
 
-    /// For a visit of nobody in particular: all connections of the plan are opened before one is used again, and then the
-    /// one that was free longest, so that all are used alike.
+    /// Takes a slot for a visit without a client: first opens all connections of the plan, then takes the one idle
+    /// longest, so that all are used equally.
     pub(super) fn take(&mut self) -> Option<u32> {
         self.closed.pop_front().or_else(|| self.take_oldest())
     }
 
-    /// For a visit of a client; says whether its connection is the client's own.
+    /// Takes a slot for a client's visit; also returns whether its connection belongs to the client.
     pub(super) fn take_for(&mut self, client: u32) -> Option<(u32, bool)> {
         match self.take_own(client) {
             Some(slot) => Some((slot, true)),
@@ -98,7 +98,7 @@ impl Free {
         }
     }
 
-    /// Takes one of the open slots of a client that has asked for the last time: its connection is to be closed.
+    /// Takes an open slot of a client that has ended, to close its connection.
     pub(super) fn take_from_gone(&mut self, client: u32) -> Option<u32> {
         let taken = self.take_own(client);
         match (taken, self.newest_of.get_mut(client as usize)) {
@@ -112,18 +112,18 @@ impl Free {
         taken
     }
 
-    /// The next slot whose connection is to be closed. It may be taken again meanwhile.
+    /// Takes the next slot whose connection must be closed, unless it is in use again.
     pub(super) fn take_leaving(&mut self) -> Option<u32> {
         self.leaving.pop_front()
     }
 
     fn take_oldest(&mut self) -> Option<u32> {
         let client = self.links.get(self.oldest as usize)?.client;
-        // The oldest of all is the oldest of its client.
+        // The oldest slot overall is also the oldest of its client.
         self.take_own(client).or_else(|| Some(self.unlink(self.oldest)))
     }
 
-    /// Takes the client's oldest.
+    /// Takes the client's oldest slot.
     fn take_own(&mut self, client: u32) -> Option<u32> {
         let newest_of = self.newest_of.get_mut(client as usize)?;
         let oldest = self.links.get(*newest_of as usize)?.next_of_client;

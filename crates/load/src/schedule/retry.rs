@@ -1,30 +1,30 @@
-//! When a closed loop tries again to connect.
+//! Connection retries of a closed loop.
 
-/// First pause after a failed connect. A guess: long enough that a dead server is not a busy loop, short enough that a
-/// restarted one is noticed at once. It doubles up to [`RETRY_PAUSE_NS_MAX`].
+/// First pause after a failed connect, in nanoseconds. A guess: long enough to avoid a busy loop on a dead server,
+/// short enough to detect a restarted one promptly. It doubles up to [`RETRY_PAUSE_NS_MAX`].
 pub const RETRY_PAUSE_NS_MIN: u64 = 10_000_000;
 
-/// Longest pause between attempts to connect.
+/// Maximum pause between connection attempts, in nanoseconds.
 pub const RETRY_PAUSE_NS_MAX: u64 = 1_000_000_000;
 
-/// What a connection does after it could not be made.
+/// Action after a failed connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Try again after a pause.
+    /// Retry after a pause.
     After {
         /// Length of the pause, in nanoseconds.
         pause_ns: u64,
     },
-    /// Never try again: nothing has ever answered this share, or nothing has for longer than its patience.
+    /// Never retry: no connection of this share has succeeded, ever or for longer than its timeout.
     GiveUp,
 }
 
-/// What is known of attempts to connect, over all slots of a share.
+/// State of connection attempts over all slots of a share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retries {
     patience_ns: u64,
     has_connected: bool,
-    /// Since when every attempt has failed.
+    /// Start of the current series of failures.
     failing_since_ns: Option<u64>,
 }
 
@@ -38,9 +38,8 @@ impl Retries {
         self.failing_since_ns = None;
     }
 
-    /// Decides after `failures_in_a_row` (1 and up) failed attempts of one slot. A run by count ends before its last
-    /// request when no connection could be made for long; a run by time ends with its time, and a server that comes back
-    /// meanwhile is found again.
+    /// Decides after `failures_in_a_row` (from 1) failed attempts of one slot. A run by count ends early if connecting
+    /// fails for too long; a run by time lasts its time, and reconnects to a server that returns.
     pub(super) fn decide(&mut self, now_ns: u64, failures_in_a_row: u32, is_counted: bool) -> Retry {
         let failing_since_ns = *self.failing_since_ns.get_or_insert(now_ns);
         let give_up_ns = failing_since_ns.saturating_add(self.patience_ns);

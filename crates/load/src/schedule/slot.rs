@@ -1,17 +1,17 @@
-//! A place for one connection, and the visit that holds it.
+//! A slot for one connection, and its visit.
 
 use crate::plan::random::Random;
 
-/// What a slot is doing.
+/// Activity of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holding {
     /// No visit.
     Nothing,
-    /// A visit whose burst is under way.
+    /// A visit with a burst in progress.
     Burst,
-    /// A visit that thinks, or a closed loop's slot between two visits: a timer stands for it.
+    /// A visit in think time, or a closed loop's slot between two visits: a timer is set.
     Thought,
-    /// Nothing, ever again: a closed loop gave it up.
+    /// Abandoned by a closed loop.
     Retired,
 }
 
@@ -19,9 +19,9 @@ pub(super) enum Holding {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) holding: Holding,
-    /// Whether it has a connection that can be used.
+    /// Whether it has a reusable connection.
     pub(super) is_open: bool,
-    /// Whose connection it is, among this share's clients of a replay.
+    /// Client of its connection, within this share of a replay.
     pub(super) client: Option<u32>,
     /// Number of the visit.
     pub(super) visit: u64,
@@ -29,9 +29,9 @@ pub(super) struct Slot {
     pub(super) call: u32,
     /// Bursts of the visit still to begin.
     pub(super) calls_left: u32,
-    /// Whether the visit counts: it was intended after measuring began.
+    /// Whether the visit is measured: it was scheduled after measuring began.
     pub(super) is_measured: bool,
-    /// The visit's own stream of random numbers.
+    /// The visit's random stream.
     pub(super) random: Random,
     /// Failed attempts to connect since the last connection.
     pub(super) connect_failures: u32,

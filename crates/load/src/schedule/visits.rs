@@ -1,11 +1,11 @@
-//! Visits and their bursts: how a slot goes from one to the next.
+//! Visits and their bursts.
 
 use super::{Begin, Holding, Schedule};
 use crate::plan::Visit;
 use crate::random::Random;
 use std::cmp::Reverse;
 
-/// What the streams of visits are called among the streams of a seed.
+/// ID of the random streams for visits.
 const PURPOSE_VISIT: u64 = 2;
 
 impl Schedule {
@@ -13,7 +13,8 @@ impl Schedule {
         self.measured_from_ns.is_some_and(|from_ns| intended_ns >= from_ns)
     }
 
-    /// Whether a burst intended at that time may be begun at `now_ns`. In a closed loop its requests may be fewer.
+    /// Returns whether a burst scheduled for `intended_ns` may begin at `now_ns`. In a closed loop it may have fewer
+    /// requests.
     fn may_begin(&self, intended_ns: u64, now_ns: u64) -> bool {
         !self.stopped
             && intended_ns < self.deadline_ns
@@ -21,7 +22,7 @@ impl Schedule {
             && (self.requests_left > 0 || !self.is_measured(intended_ns))
     }
 
-    /// A slot whose time has come: its visit goes on, or a closed loop's next one begins.
+    /// Continues a due slot: its visit, or the next one of a closed loop.
     pub(super) fn go_on(&mut self, slot: u32, due_ns: u64, now_ns: u64) -> Option<Begin> {
         if !self.may_begin(due_ns, now_ns) {
             self.abandon(slot);
@@ -78,7 +79,7 @@ impl Schedule {
             self.tally.requests += u64::from(burst);
         }
         let number = match (&self.plan.visit, &self.open) {
-            // The same for any number of threads, as the arrivals are.
+            // Independent of the number of threads, like the arrivals.
             (Visit::Request, Some(_)) => state.visit,
             (Visit::Connection { calls }, Some(_)) => {
                 state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
@@ -99,7 +100,7 @@ impl Schedule {
         }
     }
 
-    /// The next burst of a slot is wanted after a think time from `ended_ns`; begins it when that is none.
+    /// Schedules a slot's next burst after a think time from `ended_ns`; begins it if the time is zero.
     pub(super) fn think(&mut self, slot: u32, ended_ns: u64, now_ns: u64) -> Option<Begin> {
         let state = &mut self.slots[slot as usize];
         let think_ns = if self.plan.think_ns.is_zero() { 0.0 } else { self.plan.think_ns.draw(&mut state.random) };
@@ -119,14 +120,14 @@ impl Schedule {
         None
     }
 
-    /// A closed loop's slot begins a new visit at that time.
+    /// Schedules a new visit of a closed loop's slot.
     pub(super) fn wait(&mut self, slot: u32, due_ns: u64) {
         self.slots[slot as usize].holding = Holding::Thought;
         self.slots_held -= 1;
         self.timers.push(Reverse((due_ns, slot)));
     }
 
-    /// A slot whose visit may not go on.
+    /// Ends a visit that may not continue.
     fn abandon(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         if state.calls_left > 0 {
@@ -142,7 +143,7 @@ impl Schedule {
 
     /// Ends the visit of an open loop's slot.
     pub(super) fn release(&mut self, slot: u32, now_ns: u64) {
-        // Whoever waited until now is counted before a slot is free again.
+        // Count waiting arrivals before the slot is free.
         self.bound_backlog(now_ns);
         self.slots[slot as usize].holding = Holding::Nothing;
         self.slots_held -= 1;

@@ -1,4 +1,4 @@
-//! The bootstrap over blocks: how a figure would have varied, had other blocks like these been measured.
+//! Block bootstrap: variation of a figure over blocks of runs.
 //!
 //! Blocks are drawn with replacement, as many as there are, and the figure is computed anew from those drawn. With few
 //! blocks the quantiles of the results make too narrow an interval: n blocks drawn from n vary less than the truth does,
@@ -18,17 +18,17 @@ use super::quantile::{normal_probability, student_quantile};
 use crate::random::Random;
 use hdrhistogram::Histogram;
 
-/// Fewer blocks than these give no interval.
+/// Minimum blocks for an interval.
 pub const BLOCKS_MIN: usize = 5;
 
-/// How the bootstrap is made.
+/// Settings of the bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bootstrap {
-    /// How often blocks are drawn.
+    /// Number of resamples.
     pub resamples: u32,
     /// Confidence, above 0 and below 1.
     pub level: f64,
-    /// Where chance begins.
+    /// Seed.
     pub seed: u64,
 }
 
@@ -38,15 +38,15 @@ impl Bootstrap {
         Self { resamples: 4000, level: super::LEVEL_DEFAULT, seed }
     }
 
-    /// The interval of a figure that is computed from blocks: `figure` is given how often each block was drawn. `None`
-    /// with fewer than [`BLOCKS_MIN`] blocks, or where the figure of all blocks, or of one drawing in a hundred, is no
-    /// finite number.
+    /// Interval of a figure calculated from blocks: `figure` receives how often each block was drawn. `None` with
+    /// fewer than [`BLOCKS_MIN`] blocks, or if the figure of all blocks, or of one resample in a hundred, is not
+    /// finite.
     pub fn interval(&self, blocks: usize, mut figure: impl FnMut(&[u32]) -> f64) -> Option<Interval> {
         self.interval_of_two([blocks, 0], |drawn, _| figure(drawn))
     }
 
-    /// The same of two sets of blocks that are drawn independently of each other; the second may be empty. How few blocks
-    /// there are is a matter of the smaller set.
+    /// The same for two independently drawn sets of blocks; the second may be empty. The smaller set determines the
+    /// correction for few blocks.
     fn interval_of_two(&self, blocks: [usize; 2], mut figure: impl FnMut(&[u32], &[u32]) -> f64) -> Option<Interval> {
         let least = blocks.into_iter().filter(|blocks| *blocks > 0).min()?;
         if least < BLOCKS_MIN {
@@ -81,7 +81,7 @@ impl Bootstrap {
         interval.is_finite().then_some(interval)
     }
 
-    /// The ratio of B's sum to A's, from a pair for each block.
+    /// Ratio of B's sum to A's, from one pair per block.
     pub fn ratio(&self, pairs: &[(f64, f64)]) -> Option<Interval> {
         self.interval(pairs.len(), |drawn| {
             let (mut a_sum, mut b_sum) = (0.0, 0.0);
@@ -93,8 +93,8 @@ impl Bootstrap {
         })
     }
 
-    /// The ratio of B's value at quantile `q` (0 to 1) to A's, from a histogram of either for each block. Histograms of
-    /// the blocks drawn are added up, and the quantile is that of all their values.
+    /// Ratio of B's quantile `q` (0 to 1) to A's, from histograms of both per block. Histograms of drawn blocks are
+    /// added, and the quantile refers to all their values.
     pub fn quantile_ratio(&self, pairs: &[(&Histogram<u64>, &Histogram<u64>)], q: f64) -> Option<Interval> {
         let a = Table::of(pairs.iter().map(|(a, _)| *a));
         let b = Table::of(pairs.iter().map(|(_, b)| *b));
@@ -104,8 +104,7 @@ impl Bootstrap {
         })
     }
 
-    /// The ratio of B's mean to A's where the runs did not take turns: what lies between them in time is not seen, and no
-    /// interval has room for it.
+    /// Ratio of B's mean to A's for runs that did not alternate: the interval does not cover differences over time.
     pub fn ratio_apart(&self, a: &[f64], b: &[f64]) -> Option<Interval> {
         let mean = |drawn: &[u32], values: &[f64]| {
             let sum: f64 = drawn.iter().zip(values).map(|(times, value)| f64::from(*times) * value).sum();
@@ -117,7 +116,7 @@ impl Bootstrap {
         self.interval_of_two([a.len(), b.len()], |a_drawn, b_drawn| mean(b_drawn, b) / mean(a_drawn, a))
     }
 
-    /// The ratio of B's value at quantile `q` to A's where the runs did not take turns, see [`Bootstrap::ratio_apart`].
+    /// Ratio of B's quantile `q` to A's for runs that did not alternate, see [`Bootstrap::ratio_apart`].
     pub fn quantile_ratio_apart(&self, a: &[&Histogram<u64>], b: &[&Histogram<u64>], q: f64) -> Option<Interval> {
         let (a_table, b_table) = (Table::of(a.iter().copied()), Table::of(b.iter().copied()));
         if b.is_empty() {
@@ -131,14 +130,14 @@ impl Bootstrap {
         })
     }
 
-    /// The value at quantile `q` of all blocks' histograms.
+    /// Quantile `q` of all blocks' histograms.
     pub fn quantile(&self, histograms: &[&Histogram<u64>], q: f64) -> Option<Interval> {
         let table = Table::of(histograms.iter().copied());
         self.interval(histograms.len(), |drawn| table.quantile(drawn, q).map_or(f64::NAN, |value| value as f64))
     }
 }
 
-/// The estimate with `times` the standard deviation of sorted figures to either side.
+/// The estimate ± `times` the standard deviation of the sorted figures.
 fn spread_interval(estimate: f64, figures: &[f64], times: f64) -> Interval {
     let half = |figures: &[f64]| times * mean_and_variance(figures).map_or(0.0, |(_, variance)| variance.sqrt());
     if estimate > 0.0 && figures.first().is_some_and(|least| *least > 0.0) {
@@ -151,7 +150,7 @@ fn spread_interval(estimate: f64, figures: &[f64], times: f64) -> Interval {
     }
 }
 
-/// Value at a share of a sorted sample, between neighbours in proportion.
+/// Quantile of a sorted sample, linearly interpolated.
 fn quantile_of(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = share.clamp(0.0, 1.0) * last as f64;
@@ -159,7 +158,7 @@ fn quantile_of(sorted: &[f64], share: f64) -> Option<f64> {
     Some(below + (above - below) * at.fract())
 }
 
-/// Histograms of several blocks, only what is in them: adding up whole ones for every drawing would take minutes.
+/// Sparse histograms of several blocks: adding full ones per resample would take minutes.
 struct Table {
     /// Value, block and count, by value.
     cells: Vec<(u64, u32, u64)>,
@@ -178,7 +177,7 @@ impl Table {
         table
     }
 
-    /// The smallest value that a share `q` of all does not exceed.
+    /// The smallest value that a share `q` of all values does not exceed.
     fn quantile(&self, drawn: &[u32], q: f64) -> Option<u64> {
         let total: u64 = self.totals.iter().zip(drawn).map(|(total, times)| total * u64::from(*times)).sum();
         let wanted = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));

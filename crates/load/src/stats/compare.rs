@@ -1,45 +1,45 @@
-//! Whether B differs from A, said in a sentence.
+//! Comparison of B with A, as a sentence.
 //!
-//! A difference is shown when its confidence interval leaves out "none" and the difference is larger than what A showed
-//! beside itself. That second measure, the noise floor, is the far end of the interval of A against A, measured in the
-//! same order of turns: what a machine makes of nothing must not be told of B.
+//! A difference is shown if its confidence interval excludes "none" and it exceeds the noise floor. The noise floor is
+//! the far end of the interval of A against A, measured in the same order of runs: variation of the machine must not
+//! be attributed to B.
 
 use super::Interval;
 use crate::judge::{FigureVerdict, InvalidReason};
 use serde::{Deserialize, Serialize};
 
-/// What is compared.
+/// The compared measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Its name in a sentence about B: `p99 response time`, `CPU per request`. Not used for rates.
+    /// Name in a sentence about B: `p99 response time`, `CPU per request`. Unused for rates.
     pub name: String,
-    /// What more of it means.
+    /// Whether more is better.
     pub kind: MeasureKind,
 }
 
-/// What more of a measure means.
+/// Direction of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasureKind {
-    /// A rate of work done: more is faster.
+    /// A rate: more is better.
     Rate,
     /// A time or a cost: less is better.
     Cost,
 }
 
 impl Measure {
-    /// The rate of answers.
+    /// The response rate.
     pub fn rate() -> Self {
         Self { name: "rate".to_owned(), kind: MeasureKind::Rate }
     }
 
-    /// A time or a cost of this name.
+    /// A time or a cost with this name.
     pub fn cost(name: &str) -> Self {
         Self { name: name.to_owned(), kind: MeasureKind::Cost }
     }
 }
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
@@ -47,11 +47,11 @@ pub enum Finding {
     Better,
     /// B is worse.
     Worse,
-    /// Neither was shown.
+    /// No difference was shown.
     NoDifference,
 }
 
-/// A comparison by one measure.
+/// Comparison by one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// What was compared.
@@ -60,14 +60,14 @@ pub struct Comparison {
     pub ratio: Interval,
     /// Confidence of the interval, 0 to 1.
     pub level: f64,
-    /// A's figure beside itself, where that was measured.
+    /// A's figure divided by its own from other runs, if measured.
     pub same: Option<Interval>,
-    /// What came of it.
+    /// Result.
     pub finding: Finding,
 }
 
 impl Comparison {
-    /// Judges B's figure divided by A's; `same` is A's divided by A's from turns taken in the same way.
+    /// Evaluates B's figure divided by A's; `same` is A's divided by A's in the same order of runs.
     pub fn of(measure: Measure, ratio: Interval, level: f64, same: Option<Interval>) -> Self {
         let change = ratio.estimate - 1.0;
         let is_shown = !ratio.contains(1.0) && change.abs() > noise_floor(same.as_ref());
@@ -79,20 +79,20 @@ impl Comparison {
         Self { measure, ratio, level, same, finding }
     }
 
-    /// By how much A differed from itself at the most, as a share; `None` when that was not measured.
+    /// Maximum difference of A from itself, as a share; `None` if not measured.
     pub fn noise_floor(&self) -> Option<f64> {
         self.same.as_ref().map(|same| noise_floor(Some(same)))
     }
 
-    /// Whether A seemed to differ from itself: then something other than the subject changes with the turns.
+    /// Returns whether A seemed to differ from itself: something other than the subject then varies with the order.
     pub fn is_unfair(&self) -> bool {
         self.same.is_some_and(|same| !same.contains(1.0))
     }
 
-    /// The sentence.
+    /// The result as a sentence.
     pub fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
-        // "-0.0" would be a riddle.
+        // Avoid "-0.0".
         let percent = |share: f64| percent(share).replace("-0.0", "0.0");
         let level = 100.0 * self.level;
         let change = self.ratio.map(|ratio| ratio - 1.0);
@@ -126,19 +126,19 @@ impl Comparison {
     }
 }
 
-/// A measure that is not compared, because its figure does not hold on one side or on both.
+/// A measure that is not compared, because its figure is invalid on one side or both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
     /// The measure's name.
     pub measure: String,
-    /// Why it does not hold of A; empty where it does.
+    /// Reasons why it is invalid for A; empty if it is valid.
     pub a: Vec<InvalidReason>,
-    /// Why it does not hold of B; empty where it does.
+    /// Reasons why it is invalid for B; empty if it is valid.
     pub b: Vec<InvalidReason>,
 }
 
 impl NotCompared {
-    /// What the verdicts on a measure's figure, of all runs of A and of B, leave out. `None` where it holds in every run.
+    /// Collects the reasons from the verdicts of all runs of A and B. `None` if the figure is valid in every run.
     pub fn of(
         measure: &str,
         a: impl Iterator<Item = FigureVerdict>,
@@ -153,7 +153,7 @@ impl NotCompared {
         (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b })
     }
 
-    /// The sentence: `rate: not compared, as it does not hold for B (client-saturated)`.
+    /// Sentence: `rate: not compared, as it does not hold for B (client-saturated)`.
     pub fn sentence(&self) -> String {
         let of = |side: &str, reasons: &[InvalidReason]| {
             let names: Vec<&str> = reasons.iter().map(|reason| reason.name()).collect();

@@ -1,8 +1,8 @@
-//! The highest rate at which a requirement is met: a search that says what to measure next.
+//! Search for the highest rate that meets a requirement.
 //!
-//! As MLRsearch does for packets (Multiple Loss Ratio search, FD.io CSIT and an IETF draft), short trials find roughly
-//! where the knee is: they double the rate until the requirement is missed, then halve the interval by ratio. Long trials
-//! decide. A machine shared with others spoils single trials, so none decides alone:
+//! As in MLRsearch for packets (Multiple Loss Ratio search, FD.io CSIT and an IETF draft), short trials locate the
+//! knee: they double the rate until the requirement is missed, then halve the interval by ratio. Long trials decide.
+//! On a shared machine single trials are unreliable, so none decides alone:
 //!
 //! - A trial that says nothing about the server is repeated, up to [`INVALID_MAX`] times at one rate.
 //! - A rate is missed when [`MISSED_MIN`] trials, and no fewer than met it, missed the requirement there.
@@ -11,32 +11,32 @@
 //!   rate must meet. If either contradicts what was found before, the search widens and goes on; after
 //!   [`CONTRADICTIONS_MAX`] contradictions it ends without a figure.
 //!
-//! The driver asks [`Search::next`] for a [`Trial`], runs it, and passes the result to [`Search::handle`].
+//! The driver calls [`Search::next`] for a [`Trial`], runs it, and passes the result to [`Search::handle`].
 
 use crate::plan::Arrival;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of a search. A rate is one of arrivals: of requests where each is one, else of connections or sessions.
+/// Settings of a search. Rates are of arrivals: requests if each arrival is one, otherwise connections or sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneePlan {
-    /// Lowest rate of interest, in arrivals a second; the first trial. Above 0.
+    /// Lowest rate, in arrivals per second; the first trial. Above 0.
     pub rate_min: f64,
-    /// Highest rate to try, at least `rate_min`.
+    /// Highest rate, at least `rate_min`.
     pub rate_max: f64,
-    /// How far the rates that are met and missed may lie apart, as a share; 0.001 at least.
+    /// Maximum distance between the met and missed rates, as a share; at least 0.001.
     pub precision: f64,
     /// Length of a short trial, in nanoseconds.
     pub short_ns: u64,
     /// Length of a long trial, in nanoseconds.
     pub long_ns: u64,
-    /// Long trials in a row that must meet the requirement, at least 1.
+    /// Consecutive long trials that must meet the requirement, at least 1.
     pub confirmations: u32,
-    /// Trials at the most.
+    /// Maximum number of trials.
     pub trials_max: u32,
 }
 
 impl KneePlan {
-    /// From 100 arrivals a second to ten million, to 2 %, by trials of 2 s and of 10 s, confirmed three times.
+    /// From 100 to ten million arrivals per second, to 2 %, with trials of 2 s and 10 s, confirmed three times.
     pub const DEFAULT: Self = Self {
         rate_min: 100.0,
         rate_max: 10_000_000.0,
@@ -48,14 +48,14 @@ impl KneePlan {
     };
 }
 
-/// One measurement to make.
+/// A measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Arrivals a second to offer.
+    /// Arrivals per second.
     pub rate_per_s: f64,
-    /// For how long, in nanoseconds.
+    /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// Whether it decides, or only shows the way.
+    /// Whether it decides, or only guides the search.
     pub is_long: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum TrialOutcome {
     Met,
     /// The server missed the requirement.
     Missed,
-    /// The trial says nothing about the server: the client was the limit, or the machine was busy with something else.
+    /// No information about the server: the client was the limit, or other processes used the machine.
     Invalid,
 }
 
@@ -81,7 +81,7 @@ pub struct TrialRecord {
     pub outcome: TrialOutcome,
 }
 
-/// How a search ended.
+/// End of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KneeEnding {
@@ -93,8 +93,8 @@ pub enum KneeEnding {
     AboveHighest,
     /// The client could not offer a rate that the server misses.
     ClientLimited,
-    /// The knee lies between the two rates, further apart than was wanted: the client or other processes were the limit
-    /// between them.
+    /// The knee lies between the two rates, further apart than requested: the client or other processes were the limit
+    /// in between.
     Between,
     /// Trials at the same rates contradicted each other, so there is no figure to report.
     Contradictory,
@@ -103,7 +103,7 @@ pub enum KneeEnding {
 }
 
 impl KneeEnding {
-    /// The stable name.
+    /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Found => "found",
@@ -117,23 +117,23 @@ impl KneeEnding {
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// How it ended.
+    /// End of the search.
     pub ending: KneeEnding,
-    /// The highest rate, in arrivals a second, that met the requirement as often as was wanted.
+    /// Highest rate, in arrivals per second, that met the requirement as often as required.
     pub met_per_s: Option<f64>,
-    /// The lowest rate above it that missed it.
+    /// Lowest higher rate that missed it.
     pub missed_per_s: Option<f64>,
-    /// How often in a row it had to be met.
+    /// Required consecutive long trials.
     pub confirmations: u32,
     /// All trials, in order.
     pub trials: Vec<TrialRecord>,
 }
 
 impl Knee {
-    /// The sentence, for a requirement as it was written and rates of these arrivals.
+    /// The result as a sentence, for a requirement as written and rates of these arrivals.
     pub fn sentence(&self, requirement: &str, arrival: Arrival) -> String {
         let times = if self.confirmations == 1 { "once".to_owned() } else { format!("{} times", self.confirmations) };
         match (self.ending, self.met_per_s, self.missed_per_s) {
@@ -169,10 +169,10 @@ impl Knee {
     }
 }
 
-/// Trials at one rate that may be invalid before the rate counts as one that this client cannot offer.
+/// Invalid trials at one rate before the client counts as unable to offer it.
 pub const INVALID_MAX: u32 = 3;
 
-/// Trials that must miss the requirement before a rate counts as missed. Short trials at a rate, or long ones.
+/// Trials that must miss the requirement before a rate counts as missed; either short or long ones.
 pub const MISSED_MIN: u32 = 2;
 
 /// Contradictions after which a search ends without a figure.
@@ -184,21 +184,21 @@ const CHECK_STEPS: f64 = 4.0;
 /// Precision below which noise alone would decide.
 const PRECISION_MIN: f64 = 0.001;
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Debug)]
 pub struct Search {
     plan: KneePlan,
     stage: Stage,
     /// Trials at the current stage's rate.
     votes: Votes,
-    /// Highest rate that short trials found met.
+    /// Highest rate met in short trials.
     hinted: Option<f64>,
     /// Highest rate confirmed by long trials.
     met: Option<f64>,
     missed: Option<Missed>,
-    /// How often in a row long trials contradicted what was expected, for steps that double.
+    /// Consecutive contradictions between long trials and expectations, for doubling steps.
     surprises: u32,
-    /// How often the last check contradicted the trials before it.
+    /// Contradictions between the last check and earlier trials.
     contradictions: u32,
     trials: Vec<TrialRecord>,
 }
@@ -236,8 +236,8 @@ struct Votes {
 }
 
 impl Votes {
-    /// The verdict once `met_min` trials in a row met the requirement, [`MISSED_MIN`] and no fewer than met it
-    /// missed it, or [`INVALID_MAX`] were invalid; `None` while more trials are needed.
+    /// Returns the verdict once `met_min` consecutive trials met the requirement, [`MISSED_MIN`] and no fewer than met
+    /// it missed it, or [`INVALID_MAX`] were invalid; `None` while more trials are needed.
     fn add(&mut self, outcome: TrialOutcome, met_min: u32) -> Option<TrialOutcome> {
         match outcome {
             TrialOutcome::Met => {
@@ -263,7 +263,7 @@ impl Votes {
 }
 
 impl Search {
-    /// A search. Values of the plan that make no sense are replaced by the defaults.
+    /// Creates a search. Invalid settings are replaced by the defaults.
     pub fn new(plan: KneePlan) -> Self {
         let or = |value: f64, default: f64| if value.is_finite() && value > 0.0 { value } else { default };
         let rate_min = or(plan.rate_min, KneePlan::DEFAULT.rate_min);
@@ -287,7 +287,7 @@ impl Search {
         }
     }
 
-    /// The next trial: the same until its result is handled, `None` when the search is over.
+    /// The next trial: the same until its result is handled, `None` at the end.
     pub fn next(&self) -> Option<Trial> {
         let (rate_per_s, is_long) = match self.stage {
             Stage::Climb(rate) | Stage::Narrow(rate) => (rate, false),
@@ -298,7 +298,7 @@ impl Search {
         Some(Trial { rate_per_s, duration_ns, is_long })
     }
 
-    /// Takes the result of the trial that was next.
+    /// Handles the result of the next trial.
     pub fn handle(&mut self, outcome: TrialOutcome) {
         let Some(trial) = self.next() else { return };
         self.trials.push(TrialRecord { trial, outcome });
@@ -350,7 +350,7 @@ impl Search {
         }
     }
 
-    /// Counts a contradiction; the end of the search where there were too many.
+    /// Counts a contradiction; ends the search at the limit.
     fn contradicted(&mut self) -> Option<Stage> {
         self.contradictions += 1;
         (self.contradictions >= CONTRADICTIONS_MAX).then_some(Stage::Done(KneeEnding::Contradictory))
@@ -419,7 +419,7 @@ impl Search {
         missed.map(|record| record.trial.rate_per_s).filter(|missed| *missed > rate).min_by(f64::total_cmp)
     }
 
-    /// The result so far; final once [`Search::next`] returns `None`. A search that was interrupted is unsettled.
+    /// Result so far; final once [`Search::next`] returns `None`. An interrupted search is unsettled.
     pub fn knee(&self) -> Knee {
         let ending = match self.stage {
             Stage::Done(ending) => ending,

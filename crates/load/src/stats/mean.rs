@@ -1,7 +1,7 @@
-//! How well a mean is known.
+//! Confidence of a mean.
 //!
-//! Requests that follow one another are alike: a queue that is long now is long a moment later. So the values here are
-//! means of batches or of whole runs, never single requests; what they have in common then hides in no interval.
+//! Consecutive requests are correlated: a queue that is long now is still long a moment later. So the values here are
+//! means of batches or whole runs, never single requests, to keep correlation out of the intervals.
 
 use super::Interval;
 use super::quantile::student_quantile;
@@ -25,7 +25,8 @@ pub fn mean_interval(values: &[f64], level: f64) -> Option<Interval> {
     Some(Interval { estimate: mean, low: mean - half, high: mean + half })
 }
 
-/// Means of `batches` batches of neighbours, as even as can be; fewer values than batches are their own.
+/// Means of `batches` batches of adjacent values, as equal in size as possible; with fewer values, the values
+/// themselves.
 pub fn batch_means(values: &[f64], batches: usize) -> Vec<f64> {
     let batches = batches.min(values.len());
     (0..batches)
@@ -36,8 +37,8 @@ pub fn batch_means(values: &[f64], batches: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Correlation of each value with the next, -1 to 1; near 0 when batches are long enough. `None` with fewer than three,
-/// or when all are the same.
+/// Correlation of adjacent values, -1 to 1; near 0 if batches are long enough. `None` with fewer than three values, or
+/// if all are equal.
 pub fn correlation_with_next(values: &[f64]) -> Option<f64> {
     let (mean, variance) = mean_and_variance(values).filter(|(_, variance)| values.len() > 2 && *variance > 0.0)?;
     let products: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();

@@ -1,26 +1,26 @@
-//! In what order two subjects take turns.
+//! Order of runs of two subjects.
 //!
-//! A machine gets warmer, and its neighbours come and go: whoever runs last has another machine than who ran first. So
-//! runs alternate, and those that lie together are one block, compared within itself. The block is also what is drawn
-//! anew in the bootstrap, as requests and even neighbouring runs are not independent.
+//! A machine's temperature and load change over time, so the last run meets other conditions than the first. Therefore
+//! runs alternate, and adjacent runs form a block, compared within itself. The block is also the unit of the
+//! bootstrap, as requests and even adjacent runs are not independent.
 
 use crate::random::Random;
 
-/// Who runs.
+/// The subject of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that is compared with.
+    /// The baseline.
     A,
-    /// The one that is compared.
+    /// The candidate.
     B,
 }
 
-/// An order of turns.
+/// Order of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Blocks of four, A B B A: what drifts evenly hits both alike.
+    /// Blocks of four, A B B A: a linear drift affects both equally.
     Abba,
-    /// Blocks of two, A B or B A by chance from this seed: no rhythm of the machine can keep step.
+    /// Blocks of two, A B or B A at random from this seed: robust against periodic effects.
     Random(u64),
 }
 
@@ -29,12 +29,12 @@ pub enum Order {
 pub struct Block {
     /// Runs of A.
     pub a: Vec<usize>,
-    /// Runs of B, as many.
+    /// Runs of B, the same number.
     pub b: Vec<usize>,
 }
 
 impl Order {
-    /// Who runs when, for so many blocks.
+    /// Subject of each run, for this many blocks.
     pub fn sides(self, blocks: usize) -> Vec<Side> {
         match self {
             Self::Abba => [Side::A, Side::B, Side::B, Side::A].repeat(blocks),
@@ -54,7 +54,7 @@ impl Order {
         }
     }
 
-    /// Which runs make a block, of those that were made; an incomplete block at the end is left out.
+    /// Groups completed runs into blocks; drops an incomplete block at the end.
     pub fn blocks(self, sides: &[Side]) -> Vec<Block> {
         let length = self.block_runs();
         let of = |block: usize, side: Side| {
