@@ -22,7 +22,7 @@ response says whether it came from the cache or was stored, and if not, why. `fl
 cache, and `flatout purge` removes responses from it. For settings that have no flag, start from the configuration that \
 --print-config prints.")]
 pub(crate) struct AccelerateArgs {
-    /// URL of a server to forward requests to; `:3000` means http://127.0.0.1:3000
+    /// URL of a server to forward requests to; `:3000` means port 3000 on this machine
     #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]
     origins: Vec<Origin>,
 

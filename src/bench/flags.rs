@@ -18,7 +18,7 @@ use std::time::Duration;
     flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  2,000 requests/s from independent visitors\n  \
     flatout bench URL --rate 100..1100:100 --per connection            one level after another, one connection per arrival\n  \
     flatout bench URL -c 1..512:x2                                     how throughput grows with connections\n  \
-    flatout bench URL --find-knee 'p99<50ms'                           the highest rate that meets it\n  \
+    flatout bench URL --find-knee 'p99<50ms'                           the highest rate with a p99 below 50 ms\n  \
     flatout bench URL --overload --rate 5000                           behavior beyond 5,000 requests/s\n  \
     flatout bench URL --vs URL2                                        which of two servers is faster\n  \
     flatout bench URL --filelist filelist.standard --per connection    WebStone's mix, one connection per request\n  \
@@ -53,10 +53,10 @@ pub(crate) struct BenchArgs {
 pub(crate) struct LoadArgs {
     /// Number of concurrent connections, or levels such as 1..512:x2 [default: 64; with --rate: 256]
     ///
-    /// If each arrival opens its own connection (--per, --calls, --close), the default with --rate is at most 1000.
+    /// If each arrival opens its own connection (--per, --calls, --close), the default with --rate is 1000.
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
-    /// Duration of the load, such as 500ms, 10s or 2m [default: 10s, or that of --arrivals steps:…]
+    /// Duration of the load, such as 500ms, 10s or 2m [default: 10s, or the length of --arrivals steps]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]
     pub(super) duration: Option<Duration>,
     /// Number of requests to send instead of --duration; with --rate, the number of arrivals
@@ -67,7 +67,7 @@ pub(crate) struct LoadArgs {
     /// Open loop: arrivals per second, or levels such as 100..1100:100
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<String>,
-    /// Spacing of arrivals: fixed, exp, uniform[:SPREAD] or steps:100@10s,100..500@1m [default: fixed]
+    /// Spacing of arrivals: fixed, exp, `uniform[:SPREAD]` or steps:100@10s,100..500@1m [default: fixed]
     #[arg(long, value_name = "KIND")]
     pub(super) arrivals: Option<String>,
     /// Unit of arrival: request, connection (--calls requests) or session (--session-length requests)
