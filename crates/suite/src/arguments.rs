@@ -1,5 +1,5 @@
-//! The command lines of `flatout bench` that a suite's steps will run, as far as they are known before anything runs: for whoever
-//! reads them as bench does.
+//! The command lines of `flatout bench` that a suite's steps will run, as far as they are known in advance, for
+//! checks by bench's own parser.
 
 use crate::combine::combinations;
 use crate::model::{Placed, Step, Suite};
@@ -22,7 +22,7 @@ pub struct CommandLine {
     pub place: Place,
     /// `bench`, the URL and all that follows.
     pub words: Vec<String>,
-    /// Whether all its numbers are known: none is a figure of an earlier step.
+    /// True if all its numbers are known: none is a figure of an earlier step.
     pub is_known: bool,
 }
 

@@ -1,17 +1,17 @@
-//! A bundle: a folder with all that a suite was and found.
+//! A bundle: a folder with everything about a suite's run.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `suite.kdl` | the suite's file as it was |
-//! | `state.json` | what a resumption must agree with |
+//! | `suite.kdl` | a copy of the suite's file |
+//! | `state.json` | the state that a resumption must match |
 //! | `machine.json` | the machine |
-//! | `steps/STEP/SERVER-VALUES-REPETITION.json` | each measurement's result, `.txt` beside it what the bench said, `.cost.json` what it took of every server |
+//! | `steps/STEP/SERVER-VALUES-REPETITION.json` | each measurement's result, with the bench's output in `.txt` and the servers' costs in `.cost.json` |
 //! | `logs/`, `configs/` | each server's log, and its files exactly as they were used |
 //! | `suite.json` | the result, see [`crate::document`] |
 //! | `report.html` | the report |
-//! | `work/` | folders of servers and fixtures, while it runs |
+//! | `work/` | folders of servers and fixtures, during the run |
 //!
-//! A measurement is done when its result is there and can be read: that is all that a resumption goes by.
+//! A measurement is complete if its result exists and is readable: a resumption checks nothing else.
 
 use crate::document::{ProcessCost, SuiteReport};
 use crate::model::Suite;
@@ -94,7 +94,7 @@ pub struct Bundle {
     folder: PathBuf,
     /// When the suite was begun for the first time, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// Whether something was there already.
+    /// True if the folder has earlier results.
     pub is_resumed: bool,
     /// Held while this process writes.
     _lock: File,
@@ -107,9 +107,9 @@ pub struct RunFiles {
     pub relative: String,
     /// The result.
     pub result: PathBuf,
-    /// What the bench said.
+    /// The bench's output.
     pub said: PathBuf,
-    /// What it took of every server.
+    /// The costs of every server.
     pub cost: PathBuf,
     /// Where the bench writes before the result is known to be whole.
     pub part: PathBuf,

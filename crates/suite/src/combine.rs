@@ -1,4 +1,4 @@
-//! Which variables a step has, and the combinations of their values.
+//! The variables of a step, and the combinations of their values.
 
 use crate::model::{Placed, Server, Step, Suite, Variable};
 use crate::template;

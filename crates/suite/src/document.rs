@@ -1,7 +1,7 @@
-//! The result of a suite as a document: everything a report needs, versioned, written and read as JSON.
+//! The result of a suite as a document: everything a report needs, versioned, as JSON.
 //!
-//! It stands as `suite.json` in the bundle; the results of the single measurements stand beside it, and their paths in
-//! it are relative to the bundle's folder.
+//! It is `suite.json` in the bundle; the results of the single measurements are separate files, with paths relative
+//! to the bundle's folder.
 
 use crate::measure::Measure;
 use flatout_load::judge::{Figure as RunFigure, FigureVerdict, InvalidReason, Soundness};
@@ -18,7 +18,7 @@ pub struct SuiteReport {
     pub schema: String,
     /// The suite's name.
     pub suite: String,
-    /// What it finds out.
+    /// Its question.
     pub about: String,
     /// The suite's file, as it was named.
     pub file: String,
@@ -30,9 +30,9 @@ pub struct SuiteReport {
     pub begun_unix_ms: u64,
     /// When it ended, in milliseconds since the epoch.
     pub ended_unix_ms: u64,
-    /// Whether it ran with `--quick`: its figures show that it works and are nothing to quote.
+    /// True if it ran with `--quick`: its figures prove that it works and must not be quoted.
     pub quick: bool,
-    /// Whether it was ended before its time.
+    /// True if it was interrupted.
     pub interrupted: bool,
     /// Repetitions of a measurement.
     pub repetitions: u32,
@@ -44,7 +44,7 @@ pub struct SuiteReport {
     pub server_cores: Vec<usize>,
     /// Cores of clients; empty when the kernel chose.
     pub client_cores: Vec<usize>,
-    /// What the user says of the machine.
+    /// The user's description of the machine.
     pub given: Given,
     /// Earlier figures, on other hardware.
     pub seeds: Vec<SeedTable>,
@@ -58,16 +58,16 @@ pub struct SuiteReport {
     pub steps: Vec<StepEntry>,
     /// The checks, in order.
     pub checks: Vec<CheckEntry>,
-    /// What went wrong, in the order in which it did.
+    /// Problems, in order of occurrence.
     pub troubles: Vec<Trouble>,
 }
 
-/// What the user says of the machine, and no program can find out.
+/// Properties of the machine that only the user knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Given {
     /// Its price, in dollars.
     pub dollars: Option<f64>,
-    /// What it draws under load, in watts.
+    /// Its power under load, in watts.
     pub watts: Option<f64>,
 }
 
@@ -107,11 +107,11 @@ pub struct Why {
 pub struct ServerEntry {
     /// Its name in the suite.
     pub name: String,
-    /// What it is, in words.
+    /// Its description.
     pub about: String,
     /// The path of its program; empty when it was not found.
     pub program: String,
-    /// What the program says of its version, in one line.
+    /// The program's version output, in one line.
     pub version: Option<String>,
     /// The Debian package that brings it.
     pub package: Option<String>,
@@ -139,7 +139,7 @@ pub struct ConfigEntry {
 pub struct TestbedEntry {
     /// Its name.
     pub name: String,
-    /// What it stands for, in words.
+    /// Its description.
     pub about: String,
     /// Largest packet, as the suite has it.
     pub mtu: Option<String>,
@@ -161,7 +161,7 @@ pub struct TestbedEntry {
 pub struct StepEntry {
     /// Its name.
     pub name: String,
-    /// What it finds out, in words.
+    /// Its question.
     pub about: String,
     /// The classic view it is to be shown in.
     pub view: Option<String>,
@@ -173,7 +173,7 @@ pub struct StepEntry {
     pub servers: Vec<String>,
     /// Arguments of the bench, as the suite has them.
     pub bench: Vec<String>,
-    /// What was measured: combinations of the variables' values in their order, and within each the servers.
+    /// The measurements: combinations of the variables' values in order, and within each the servers.
     pub cells: Vec<Cell>,
     /// Why the whole step was left out.
     pub absent: Option<Why>,
@@ -228,13 +228,13 @@ pub struct RunEntry {
     /// The verdict on each figure that does not hold. A run that is invalid and has none of them has no figure that holds.
     #[serde(default)]
     pub figures: Vec<FigureVerdict>,
-    /// What failed in it, in words.
+    /// Its failures, as text.
     pub failing: Vec<String>,
-    /// What it took of every server that ran, the ones behind it too, from before the bench to after it.
+    /// The costs of every running server, including upstream ones, from before the bench to after it.
     pub processes: Vec<ProcessCost>,
 }
 
-/// What a measurement took of a server's processes.
+/// The cost of a server's processes during a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCost {
     /// The server.
@@ -264,12 +264,12 @@ pub struct CheckEntry {
     pub findings: Vec<CheckFinding>,
 }
 
-/// What a check found for one combination of variables.
+/// The result of a check for one combination of variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckFinding {
     /// The combination.
     pub values: Vec<(String, String)>,
-    /// What came of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// One sentence, of the same form whichever way it came out.
     pub sentence: String,
@@ -278,9 +278,9 @@ pub struct CheckFinding {
     pub instead: Option<String>,
     /// The figure judged, a median.
     pub ours: Option<f64>,
-    /// What it is held against: another figure's median, or the bound itself.
+    /// The value it is compared with: another figure's median, or the bound itself.
     pub theirs: Option<f64>,
-    /// Whose `theirs` is: a server, or empty for a number.
+    /// The server of `theirs`; empty for a number.
     pub than: String,
     /// `ours / theirs`, where it is held against a figure.
     pub ratio: Option<f64>,
@@ -290,11 +290,11 @@ pub struct CheckFinding {
     pub ratio_range: Option<(f64, f64)>,
     /// The bound: of the ratio, or of the figure itself.
     pub bound: f64,
-    /// Whether the bound is the most allowed; else it is the least.
+    /// True if the bound is a maximum; else it is a minimum.
     pub is_at_most: bool,
 }
 
-/// What came of a check.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -310,7 +310,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it settles nothing either way.
+    /// Returns whether it is undecided.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::NotShown | Self::NotJudged)
     }
@@ -329,7 +329,7 @@ impl Verdict {
 /// Something that went wrong. What was not touched by it went on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// What and why.
+    /// The reason.
     pub why: Why,
     /// Where in the suite's file: `file:line`.
     pub place: String,
@@ -366,12 +366,12 @@ impl Cell {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 
-    /// Whether any of its runs has no figure that holds.
+    /// Returns whether any of its runs has no valid figure.
     pub fn has_worthless(&self) -> bool {
         self.runs.iter().any(|run| !run.has_sound())
     }
 
-    /// Whether a figure of any of its runs does not hold.
+    /// Returns whether any of its runs has an invalid figure.
     pub fn has_invalid(&self) -> bool {
         self.runs.iter().any(|run| !run.invalid.is_empty())
     }
@@ -404,7 +404,7 @@ impl RunEntry {
         self.invalid.iter().find(is_named).map(String::as_str).filter(|_| is_unsound)
     }
 
-    /// Whether any figure of the run holds. The counts alone say nothing of a server's speed.
+    /// Returns whether any figure of the run is valid. Counts alone do not indicate a server's speed.
     pub fn has_sound(&self) -> bool {
         let counted = RunFigure::ALL.iter().filter(|figure| **figure != RunFigure::Counts);
         counted.into_iter().any(|figure| self.verdict(*figure).soundness.is_sound())

@@ -1,6 +1,6 @@
-//! Fixtures: what servers serve, made once for a suite.
+//! Fixtures: files for servers, created once for a suite.
 //!
-//! Random bytes are of a fixed seed, so that the same suite serves the same everywhere.
+//! Random bytes have a fixed seed, so that the same suite serves the same content everywhere.
 
 use crate::combine::Values;
 use crate::document::Why;
@@ -19,11 +19,11 @@ pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 const COPIED_MAX: usize = 100_000;
 const COPIED_DEPTH_MAX: usize = 32;
 
-/// What a fixture is made with.
+/// The inputs for creating fixtures.
 pub struct Maker<'s> {
     /// The suite.
     pub suite: &'s Suite,
-    /// Whether only the values of `quick` are made.
+    /// True if only the values of `quick` are created.
     pub quick: bool,
     /// This program.
     pub own: &'s Path,

@@ -1,4 +1,4 @@
-//! Earlier figures: tables of comma-separated values, whose lines that begin with `#` say where they are from.
+//! Earlier figures: tables of comma-separated values, whose lines that begin with `#` describe their source.
 
 use crate::document::SeedTable;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Checks: each figure held against its bound, and said in one sentence of the same form whichever way it comes out.
+//! Checks: each figure is compared with its bound, and reported in one sentence of the same form for either result.
 
 use crate::combine::{self, Values};
 use crate::document::{Cell, CheckEntry, CheckFinding, StepEntry, SuiteReport, Verdict};

@@ -1,9 +1,10 @@
-//! The keeper: a suite is run by a child of the process that was started, and that one waits.
+//! The keeper: a suite runs in a child of the started process, which waits and cleans up.
 //!
-//! Whatever way the child ends, by a panic or by SIGKILL, all that it had started becomes the keeper's by the kernel's rule
-//! for orphans, and is ended by it, with networks and shares. When the keeper is killed, the kernel tells the child, which
-//! then ends in order. So only who kills both at once leaves something behind: the next run takes networks away with all
-//! that runs in them, and the next one into the same folder ends the servers that were ready.
+//! However the child ends, even by a panic or SIGKILL, its descendants become children of the keeper by the kernel's
+//! rule for orphans, and the keeper stops them and removes networks and shares. If the keeper is killed, the kernel
+//! notifies the child, which then stops in order. Only killing both at once leaves something behind: the next run
+//! removes networks with all processes in them, and the next one into the same folder stops the servers that were
+//! ready.
 
 use crate::server::group;
 use crate::testbed;
@@ -31,8 +32,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Whether everything is over, for the thread that watches for signals.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process has a keeper. It is then told when its keeper ends; those it starts are not its keeper's children,
-/// and have none.
+/// Returns whether this process has a keeper. It is then notified when its keeper ends; processes it starts are not
+/// the keeper's children, and have none.
 pub fn is_kept() -> bool {
     let said = std::env::var(KEEPER).ok().and_then(|text| text.parse::<i32>().ok());
     let is_parent = || getppid().map(Pid::as_raw_pid) == said;

@@ -1,15 +1,15 @@
-//! Suites: an experiment as a file that anybody can read, change and run.
+//! Suites: experiments as files that anyone can read, change and run.
 //!
-//! - [`model`] is a suite's file as values, and [`mod@read`] makes it of the text, with all mistakes at once;
-//! - [`arguments`] are the command lines of its measurements, for whoever reads them before anything runs;
-//! - [`fixture`], [`server`] and [`testbed`] are what is measured: files, child processes, networks;
-//! - [`mod@run`] runs it: servers take turns, what is done stays done, and everything that was started is stopped,
-//!   by its [`keeper`] when it cannot do so itself;
-//! - [`measure`] are the figures by name, [`mod@judge`] holds them against the suite's checks;
-//! - [`document`] is what came of it, [`bundle`] the folder with all of it, [`mod@report`] what people read.
+//! - [`model`] is a suite's file as values, and [`mod@read`] parses the text, reporting all mistakes at once;
+//! - [`arguments`] are the command lines of its measurements, for checks before anything runs;
+//! - [`fixture`], [`server`] and [`testbed`] are the objects of measurement: files, child processes, networks;
+//! - [`mod@run`] runs it: servers take turns, completed measurements are retained, and everything that was started is
+//!   stopped, by its [`keeper`] if it cannot do so itself;
+//! - [`measure`] contains the figures by name, [`mod@judge`] compares them with the suite's checks;
+//! - [`document`] is the result, [`bundle`] the folder with all of it, [`mod@report`] the report.
 //!
-//! Absent on purpose: how load is made. Every measurement is a `flatout bench` of its own, whose result is a file; so a
-//! measurement that fails takes no other with it, and one that is done is never made twice.
+//! Absent by design: load generation. Every measurement is a separate `flatout bench`, whose result is a file; so a
+//! measurement that fails affects no other, and a completed one is never repeated.
 
 pub mod arguments;
 pub mod bundle;

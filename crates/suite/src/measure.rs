@@ -1,8 +1,8 @@
-//! Measures: named figures of one measurement, one table with name, unit and words.
+//! Measures: named figures of one measurement, in one table with name, unit and words.
 //!
-//! A measure is of the last level of the run's result; what a question of the run found (the knee, what overload left) is
-//! taken from its findings. What a server cost is taken from its own process where the client could find it, and else
-//! from what all processes of the suite's server took while the bench ran.
+//! A measure is from the last level of the run's result; answers to the run's questions (the knee, overload
+//! behaviour) are from its findings. A server's cost is from its own process if the client could find it, and
+//! otherwise from all processes of the suite's server during the bench.
 
 use crate::document::ProcessCost;
 use flatout_load::judge::Figure;
@@ -81,8 +81,8 @@ impl Measure {
         }
     }
 
-    /// Whether it is what the server took for what it gave. That holds as well where the client was the limit: a server that
-    /// could do more costs no less for each answer.
+    /// Returns whether it is a cost per response. Costs are valid even if the client was the bottleneck: a faster
+    /// server costs no less per response.
     pub const fn is_cost(self) -> bool {
         matches!(self.figures(), [Figure::ServerCpu])
     }

@@ -1,6 +1,6 @@
-//! A suite file as values: what reading makes of the text, with every place remembered for errors found later.
+//! A suite file as values, with the source position of each for later errors.
 //!
-//! Nothing here is resolved: texts hold their `{names}` until a run gives them values.
+//! Nothing is resolved here: texts contain their `{names}` until a run substitutes values.
 
 mod check;
 mod fixture;
@@ -35,7 +35,7 @@ pub struct Suite {
     pub file: PathBuf,
     /// The file's text, byte by byte.
     pub source: String,
-    /// What it finds out, in one or a few sentences.
+    /// Its question, in one or a few sentences.
     pub about: String,
     /// Tables of earlier figures that are shown beside today's: names of files in `history/` beside the suite's file,
     /// without `.csv`.
@@ -44,11 +44,11 @@ pub struct Suite {
     pub repetitions: u32,
     /// How long one measurement lasts where its step says nothing else, in seconds.
     pub seconds: f64,
-    /// What `--quick` changes.
+    /// Changes by `--quick`.
     pub quick: Quick,
     /// Where servers and clients run.
     pub cores: Cores,
-    /// What servers serve, in the order in which it is made.
+    /// Files for servers, in order of creation.
     pub fixtures: Vec<Fixture>,
     /// Variables, in the order of the file.
     pub variables: Vec<Variable>,
@@ -58,7 +58,7 @@ pub struct Suite {
     pub testbeds: Vec<Testbed>,
     /// Steps, in the order in which they run.
     pub steps: Vec<Step>,
-    /// What must hold.
+    /// Conditions on the figures.
     pub checks: Vec<Check>,
 }
 
@@ -73,7 +73,7 @@ pub struct Variable {
     pub place: Place,
 }
 
-/// What `--quick` changes: enough to see that a suite works, and nothing to quote.
+/// Changes by `--quick`: enough to see that a suite works, and nothing to quote.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quick {
     /// Repetitions instead.

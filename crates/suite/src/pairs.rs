@@ -1,7 +1,7 @@
-//! Figures of two servers, turn by turn.
+//! Figures of two servers, pair by pair.
 //!
-//! In each repetition servers take turns, so that what drifts on the machine drifts for both of a pair: their ratio says more
-//! than that of two medians, each of which may be of another hour.
+//! In each repetition servers take turns, so that drift of the machine affects both of a pair: their ratio is more
+//! precise than that of two medians, which may be from different times.
 
 use crate::document::Cell;
 use flatout_lab::spread::Spread;

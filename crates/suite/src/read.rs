@@ -1,7 +1,7 @@
-//! A suite's file to its model, with all mistakes at once and the line of each.
+//! From a suite's file to its model, reporting all mistakes with their lines.
 //!
-//! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on. What one part says
-//! of another (a step of its servers, a check of its step) is looked at when all parts are known.
+//! A mistake never stops the parser: the malformed part is reported and skipped. References between parts (a step's
+//! servers, a check's step) are resolved when all parts are known.
 
 mod check;
 mod fixture;
@@ -29,7 +29,7 @@ const SECONDS_MAX: f64 = 86_400.0;
 /// Measurements of a suite at the most, all combinations and repetitions counted.
 pub(crate) const RUNS_MAX: usize = 100_000;
 
-/// What reading needs.
+/// The state of the parser.
 pub(crate) struct Reader<'a> {
     report: &'a mut Report,
     texts: &'a Texts,

@@ -1,7 +1,7 @@
-//! What came of a suite, for people: one page of HTML that needs nothing else, and text for a terminal.
+//! Reports of a suite: one self-contained page of HTML, and text for a terminal.
 //!
-//! Both say the same. Where ours is not ahead they say so in the same words as where it is; figures of other hardware are
-//! marked as such; what was left out, and why, stands where its figures would be.
+//! Both have the same content. Results where flatout is not ahead are worded like those where it is; figures of other
+//! hardware are marked; omitted figures are replaced by the reason.
 
 mod bars;
 mod columns;
@@ -49,7 +49,7 @@ pub fn text(report: &SuiteReport, style: Style) -> String {
     text::text(report, style)
 }
 
-/// What came of all checks, in one sentence.
+/// The result of all checks, in one sentence.
 pub fn headline(report: &SuiteReport) -> String {
     let count = |verdict: Verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
     let [met, missed, not_shown, not_judged] =

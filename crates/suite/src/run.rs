@@ -1,4 +1,5 @@
-//! Running a suite: servers take turns in every repetition, what is done stays done, and a fault stays where it is.
+//! Running a suite: servers take turns in every repetition, completed measurements are retained, and a failure
+//! affects nothing else.
 
 mod bench;
 mod cell;
@@ -27,9 +28,9 @@ pub struct Options {
     pub out: PathBuf,
     /// The steps that are measured; all when empty.
     pub only: Vec<String>,
-    /// Whether an earlier result in the folder is thrown away.
+    /// Whether to discard an earlier result in the folder.
     pub fresh: bool,
-    /// What the user says of the machine.
+    /// The user's description of the machine.
     pub given: Given,
     /// The command line, program name first.
     pub command: Vec<String>,
@@ -52,7 +53,7 @@ impl Stop {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it was wished.
+    /// Returns whether it was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }

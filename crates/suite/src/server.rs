@@ -1,4 +1,5 @@
-//! Servers as child processes: found, started on their cores, seen to be ready, and stopped with all that they started.
+//! Servers as child processes: found, started on their cores, checked for readiness, and stopped with all their
+//! descendants.
 
 pub mod group;
 pub mod instance;

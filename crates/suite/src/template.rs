@@ -1,8 +1,8 @@
 //! Texts with names in braces: `{port}`, `{size}`, `{url:origin}`.
 //!
-//! Only `{name}` and `{name:of}` without blanks are names; every other brace stands for itself, so that configurations of
-//! servers, which are full of braces, can be written as they are. A name that nobody knows stands for itself as well;
-//! where that can only be a mistake, the reader has said so before.
+//! Only `{name}` and `{name:of}` without blanks are names; every other brace is literal, so that configurations of
+//! servers, which are full of braces, can be written unchanged. An unknown name is literal as well; if that can only
+//! be a mistake, the parser has reported it.
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Part<'t> {
 pub struct Name<'t> {
     /// The name.
     pub name: &'t str,
-    /// What stands behind its colon: a server.
+    /// The part after its colon: a server.
     pub of: Option<&'t str>,
     /// All of it, braces included.
     pub whole: &'t str,
@@ -78,7 +78,7 @@ fn name_of(whole: &str) -> Option<Name<'_>> {
     (is_name && is_of).then_some(Name { name, of, whole })
 }
 
-/// What a name is made of: small letters, digits, hyphens and underscores.
+/// Returns whether a character may be part of a name: lower-case letters, digits, hyphens and underscores.
 pub fn is_of_name(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_')
 }

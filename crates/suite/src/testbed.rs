@@ -1,8 +1,8 @@
-//! Testbeds: networks made of namespaces, a link between two hosts, with the packets and the rate of another day's.
+//! Testbeds: networks of namespaces, with a link between two hosts that emulates other packet sizes and rates.
 //!
-//! A namespace's name has the process that made it and when that began, so what a crash left behind is known and taken
-//! away by whoever comes next. Packets are cut to the link's size before they cross it: without that, the kernel would
-//! hand whole 64 KiB from one end to the other whatever the link's packets are said to be.
+//! A namespace's name contains the process that created it and its start time, so leftovers of a crash are recognised
+//! and removed by the next run. Packets are segmented to the link's MTU before they cross it: otherwise the kernel
+//! would transfer 64 KiB at once whatever the link's packet size.
 
 pub mod share;
 
@@ -23,7 +23,7 @@ pub const CLIENT_ADDRESS: &str = "10.77.0.2";
 /// What the names of our namespaces begin with.
 const PREFIX: &str = "flatout-suite-";
 
-/// What a link is to be.
+/// The properties of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Largest packet, in bytes.
@@ -41,14 +41,14 @@ pub struct Link {
 /// A network that is there; dropped, it is taken away.
 #[derive(Debug)]
 pub struct Network {
-    /// What it is.
+    /// Its properties.
     pub link: Link,
     server: String,
     client: String,
     share: Option<Share>,
 }
 
-/// Whether this process may make networks.
+/// Returns whether this process has permission to create networks.
 pub fn is_allowed() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -233,19 +233,19 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 const MTU_MIN: u64 = 68;
 const MTU_MAX: u64 = 65_535;
 
-/// What is wrong with an MTU.
+/// The problem with an MTU, if any.
 pub fn mtu_fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|mtu: u64| (MTU_MIN..=MTU_MAX).contains(&mtu));
     (!fits).then(|| format!("{text:?} is no MTU: it is {MTU_MIN} to {MTU_MAX} bytes"))
 }
 
-/// What is wrong with a rate.
+/// The problem with a rate, if any.
 pub fn rate_fault(text: &str) -> Option<String> {
     let fits = rate_bits(text).is_some_and(|bits| (8_000..=1_000_000_000_000).contains(&bits));
     (!fits).then(|| format!("{text:?} is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit"))
 }
 
-/// What is wrong with a delay.
+/// The problem with a delay, if any.
 pub fn delay_fault(text: &str) -> Option<String> {
     let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
     let found = units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us));

@@ -1,4 +1,4 @@
-//! Why something is missing from a suite's result, or went wrong in it: one table.
+//! Reasons for missing results and problems: one table.
 
 use crate::document::Why;
 use flatout_reason::reasons;

@@ -1,15 +1,15 @@
-//! A bundle: a folder with all that a run was and found, and all that it needs to be run again.
+//! A bundle: a folder with a run's results and everything needed to repeat it.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `bundle.json` | name and number of the layout, and which copy stands for which file |
+//! | `bundle.json` | name and number of the layout, and the copy of each input file |
 //! | `run.json` | the result |
-//! | `command.txt`, `seed.txt` | how it was asked for, as a shell takes it; the seed of every random choice |
+//! | `command.txt`, `seed.txt` | the command line in shell syntax; the seed of all random choices |
 //! | `environment.json` | machine, kernel settings, version |
 //! | `latency.hlog` | histograms of every step |
 //! | `*.csv` | the result as tables |
 //! | `report.html` | the report |
-//! | `inputs/` | copies of the files that the command reads |
+//! | `inputs/` | copies of the command's input files |
 //!
 //! `run.json` is written first, so that a full disk leaves at least that.
 
@@ -23,23 +23,23 @@ use std::path::{Path, PathBuf};
 /// Name and number of the layout.
 const LAYOUT: &str = "flatout-bundle/1";
 
-/// Longest result that is read, in bytes: a thousand steps have less.
+/// Upper bound of a result, in bytes: a thousand steps have less.
 pub const RESULT_BYTES_MAX: u64 = 1 << 30;
 
-/// What `bundle.json` holds.
+/// The content of `bundle.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     layout: String,
-    /// Copies in the order in which the command names the files.
+    /// Copies in the order of the command's files.
     inputs: Vec<Copied>,
 }
 
-/// A file that the command reads.
+/// An input file of the command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Copied {
-    /// As the command names it.
+    /// Its name in the command.
     name: String,
-    /// Where its copy is, in the bundle.
+    /// The path of its copy in the bundle.
     copy: String,
 }
 
@@ -48,9 +48,9 @@ struct Copied {
 pub enum OpenError {
     /// The file cannot be read.
     Io(PathBuf, io::Error),
-    /// It is no result.
+    /// It is not a result.
     Result(PathBuf, ReadError),
-    /// `bundle.json` is not what it should be: what is wrong.
+    /// `bundle.json` is malformed: the problem.
     Manifest(PathBuf, String),
 }
 
@@ -104,14 +104,14 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
     put("bundle.json", format!("{manifest}\n").as_bytes())
 }
 
-/// Aside first, so that nobody finds half a file.
+/// Writes under another name and renames, so that no reader sees a partial file.
 fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".part");
     let written = fs::File::create(&aside).and_then(|mut file| file.write_all(content));
     let written = written.and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one reported.
         let _removed = fs::remove_file(&aside);
     }
     written

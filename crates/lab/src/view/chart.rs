@@ -1,8 +1,8 @@
-//! Charts as SVG, drawn here: axes with units, lines, points and heat.
+//! Charts as SVG: axes with units, lines, points and heat.
 //!
-//! A chart is a value; drawing it is a pure function of that value. Colours are classes (`s0`, `s1`, …), so the page that
-//! holds the chart decides what they are by day, by night and on paper. Nothing moves, nothing is loaded, and the text is
-//! text: it can be searched, copied and read aloud.
+//! A chart is a value; drawing it is a pure function of that value. Colours are classes (`s0`, `s1`, …), so the
+//! containing page defines them for light, dark and print. Charts have no animation and load nothing, and their text
+//! is real text: it can be searched, copied and read aloud.
 
 mod axis;
 mod draw;
@@ -10,13 +10,13 @@ mod draw;
 pub use axis::{Axis, Quantity};
 pub use draw::escape;
 
-/// How many series have a look of their own; the next ones begin again from the first.
+/// Number of distinct styles of series; further series reuse them.
 pub const LOOKS: usize = 6;
 
 /// Longest series drawn point by point; a longer one is thinned first, see [`thin`].
 pub const POINTS_MAX: usize = 240;
 
-/// Which of two vertical axes a line is read on.
+/// The vertical axis of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The left one, which every chart has.
@@ -28,13 +28,13 @@ pub enum Side {
 /// Points joined by a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is, for the legend and for the points' own words.
+    /// Its name in the legend and in markers.
     pub name: String,
     /// Its look: colour, and shape of the points.
     pub look: usize,
-    /// Where it is read.
+    /// Its vertical axis.
     pub side: Side,
-    /// Dashed, for what was asked for and not measured, or for the second of two related lines.
+    /// Dashed, for a requested instead of measured value, or for the second of two related lines.
     pub is_dashed: bool,
     /// Whether each point is marked; its marker says its values when a pointer rests on it.
     pub is_marked: bool,
@@ -56,17 +56,17 @@ pub struct Cell {
 /// One chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it shows, in words, for the caption and for readers who cannot see it.
+    /// Its title, for the caption and for screen readers.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The left axis.
     pub left: Axis,
-    /// The right axis, where lines are read on two.
+    /// The right axis, if there are two.
     pub right: Option<Axis>,
     /// Heat, below the lines.
     pub cells: Vec<Cell>,
-    /// Lines, in the order they are drawn.
+    /// Lines, in drawing order.
     pub lines: Vec<Line>,
 }
 

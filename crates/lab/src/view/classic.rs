@@ -1,8 +1,8 @@
-//! The classic text reports, computed from our own record: the layouts of httperf, WebStone, ptester, wrk and autobench,
-//! with their formulas.
+//! The classic text reports, computed from the lab's record: the layouts of httperf, WebStone, ptester, wrk and
+//! autobench, with their formulas.
 //!
-//! Every line of the original is there, so what reads the originals reads these. Where an original computes something
-//! wrongly, the right figure stands in its place, and a line beginning with `#` below the report says so.
+//! Every line of the original is present, so parsers of the originals work. Where an original computes something
+//! wrongly, the right figure takes its place, and a line beginning with `#` below the report says so.
 
 mod autobench;
 mod httperf;
@@ -30,10 +30,10 @@ pub enum Classic {
 }
 
 impl Classic {
-    /// All of them.
+    /// All reports.
     pub const ALL: [Self; 5] = [Self::Httperf, Self::Webstone, Self::Ptester, Self::Wrk, Self::Autobench];
 
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Httperf => "httperf",
@@ -44,13 +44,13 @@ impl Classic {
         }
     }
 
-    /// Reads what the command line says.
+    /// Parses its name on the command line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|view| view.name() == text);
         found.ok_or_else(|| format!("no view is called {text:?}; there are {}", Self::ALL.map(Self::name).join(", ")))
     }
 
-    /// The report as the original would print it, with notes below.
+    /// The report in the original's layout, with notes below.
     pub fn print(self, report: &RunReport) -> String {
         match self {
             Self::Httperf => each_step(report, httperf::print),

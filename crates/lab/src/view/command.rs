@@ -1,7 +1,7 @@
-//! The command line of a bench, as data: what of it is kept in a result, and what is done again by a rerun.
+//! The command line of a bench, as data: the part stored in a result, and the part repeated by a rerun.
 //!
-//! Three kinds of flags have to be known: those that name files to read, which a bundle takes along; those that say where
-//! results go, which a rerun leaves out; and those that carry what is nobody's business, which no result keeps.
+//! Three kinds of flags matter: those that name input files, which a bundle copies; those that control output, which
+//! a rerun drops; and those that contain secrets, which no result stores.
 
 use flatout_load::report::visible::is_unseen;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--trust", "--require", "
 /// Flags that carry a header.
 const HEADERS: [&str; 2] = ["-H", "--header"];
 
-/// Headers whose values are nobody's but the server's, and stay out of what is kept and shown around.
+/// Fields whose values are secret, and are neither stored nor shown.
 pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// What stands in place of such a value.
+/// Replaces such a value.
 pub const NOT_KEPT: &str = "[not kept]";
 
 /// A word of a command line with what belongs to it.
@@ -42,8 +42,8 @@ struct Piece {
     is_joined: bool,
 }
 
-/// Takes a command line apart, the program's and the verb's name left out. A flag of none of the three kinds is a word
-/// alone, and so is its value.
+/// Parses a command line without the names of program and verb. A flag of none of the three kinds is a separate word,
+/// and so is its value.
 fn pieces(words: &[String]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut words = words.iter();
@@ -78,7 +78,7 @@ fn words(pieces: Vec<Piece>) -> Vec<String> {
     words
 }
 
-/// The command line as a result keeps it: secrets are not.
+/// The command line as stored in a result, without secrets.
 pub fn kept(command: &[String]) -> Vec<String> {
     let mut pieces = pieces(command);
     for piece in &mut pieces {
@@ -93,7 +93,7 @@ pub fn kept(command: &[String]) -> Vec<String> {
     words(pieces)
 }
 
-/// Names of the headers in a kept command whose values were not kept.
+/// Names of the headers whose values were omitted from a stored command.
 pub fn not_kept(command: &[String]) -> Vec<String> {
     let headers =
         pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
@@ -155,7 +155,7 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
     words(kept)
 }
 
-/// The command as a shell takes it.
+/// The command in shell syntax.
 pub fn shell_line(words: &[String]) -> String {
     let quoted = |word: &String| {
         if word.chars().any(is_unseen) {

@@ -1,8 +1,8 @@
-//! Two results held against each other: by how much they differ, and how far that can be believed.
+//! Comparison of two results: the differences, and their confidence.
 //!
-//! With five pairs of runs or more, a block is a pair of runs, and the interval says what another day's runs would have
-//! shown. With fewer, blocks are stretches of the runs themselves. Those say how steady the runs were, and nothing of how
-//! much one run differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot know.
+//! With five pairs of runs or more, a block is a pair of runs, and the interval predicts another day's runs. With
+//! fewer, blocks are stretches of the runs themselves. Those show how steady the runs were, but not how much one run
+//! differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot determine.
 
 use super::html::whole_points;
 use super::{plan_words, units};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Stretches that a run is cut into: enough for an interval, and each long enough to know little of its neighbour.
 const STRETCHES: usize = 20;
 
-/// What the blocks are.
+/// The kind of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Pairs of runs.
@@ -28,35 +28,35 @@ pub enum Blocks {
     TooFew,
 }
 
-/// What came of holding A against B at one level of load.
+/// The comparison of A and B at one level of load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// What was offered.
+    /// The offered load.
     pub load: String,
-    /// By rate, response time and cost, where they could be judged.
+    /// Rate, response time and cost, where they could be compared.
     pub comparisons: Vec<Comparison>,
-    /// Rate and mean response time of A and of B as they were measured, for where nothing could be judged.
+    /// Measured rate and mean response time of A and of B, for levels without comparison.
     pub raw: String,
-    /// What was not compared because a run's figure does not hold: the measure, and why.
+    /// Measures that were not compared because a run's figure is invalid, with the reason.
     pub left_out: Vec<String>,
 }
 
-/// What came of holding A against B.
+/// The comparison of A and B.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// What the blocks are.
+    /// The kind of blocks.
     pub blocks: Blocks,
     /// Pairs of runs.
     pub pairs: usize,
-    /// Each level that both have.
+    /// Each level common to both.
     pub levels: Vec<Level>,
-    /// Runs of which a figure does not hold, and why.
+    /// Runs with an invalid figure, and the reason.
     pub invalid: Vec<String>,
-    /// In what else than the subject the two differ.
+    /// Differences between the two besides the subject.
     pub unlike: Vec<String>,
 }
 
-/// Holds A's runs against B's, pair by pair, step by step.
+/// Compares A's runs with B's, pair by pair, step by step.
 pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
     let mut compared = Compared {
         blocks: if pairs.len() >= BLOCKS_MIN { Blocks::Runs } else { Blocks::Stretches },
@@ -241,7 +241,7 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
 }
 
 impl Compared {
-    /// Whether nothing was compared: no figure holds in both, or there is too little of them.
+    /// Returns whether nothing was compared: no figure is valid in both, or there is too little data.
     pub fn is_worthless(&self) -> bool {
         self.levels.iter().all(|level| level.comparisons.is_empty())
     }

@@ -1,4 +1,4 @@
-//! A result's histograms as an HdrHistogram log, for the tools that read those.
+//! A result's histograms as an HdrHistogram log.
 
 use super::series::times;
 use flatout_load::record::hlog::{Log, Row};

@@ -1,8 +1,8 @@
-//! The report as one page of HTML that needs nothing else: no network, no script, no font. Its pictures are drawn here.
+//! The report as one self-contained page of HTML, without network access, scripts or fonts, with inline SVG.
 //!
-//! The page is for a reader who saw nothing else. It begins with the verdict in words and ends with all that is needed
-//! to repeat the run: machine, versions, command, seed and limits. It is read by day and by night, on a phone and on
-//! paper. Several runs are laid over each other.
+//! The page is self-explanatory. It begins with the verdict in words and ends with everything needed to repeat the
+//! run: machine, versions, command, seed and limits. It supports light and dark mode, phones and print. Several runs
+//! are overlaid.
 
 mod method;
 mod plots;

@@ -1,4 +1,4 @@
-//! Results as text for people: aligned, in readable units, and plain about what went wrong.
+//! Results as text: aligned, in readable units, with all problems.
 
 use super::style::{Style, Weight};
 use super::{units, verdict};

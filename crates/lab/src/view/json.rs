@@ -1,5 +1,5 @@
-//! Results as JSON. The schema's number goes up when a field changes its meaning or goes away; new fields may come any
-//! time. Times are nanoseconds, sizes bytes, shares parts of 1; every name ends in its unit.
+//! Results as JSON. The schema's number increases if a field changes its meaning or is removed; fields may be added
+//! any time. Times are in nanoseconds, sizes in bytes, shares fractions of 1; every name ends in its unit.
 
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Measure};
@@ -9,8 +9,7 @@ use flatout_load::plan::{Stop, Visit};
 use flatout_load::report::StepReport;
 use serde_json::{Map, Value, json};
 
-/// A bench report: the document that all views read, and beside its levels the figures of the last one under the names
-/// that people reach for first.
+/// A bench report: the document that all views read, and the figures of the last level under common names.
 pub fn bench_value(report: &BenchReport) -> Value {
     let mut value = serde_json::to_value(&report.run).unwrap_or_default();
     let Value::Object(document) = &mut value else { return value };

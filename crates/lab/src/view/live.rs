@@ -1,4 +1,4 @@
-//! The line on standard error that lives while a run does.
+//! The progress line on standard error.
 
 use super::style::{Style, Weight};
 use super::units;
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-/// One line, rewritten in place; nothing at all where standard error is no terminal.
+/// One line, rewritten in place; nothing if standard error is not a terminal.
 #[derive(Debug)]
 pub struct LiveLine {
     is_terminal: bool,
@@ -40,7 +40,7 @@ impl LiveLine {
         }
     }
 
-    /// Shows a text in place of what was there.
+    /// Replaces the line by a text.
     pub fn show(&self, text: &str) {
         if self.is_terminal {
             // Without a terminal to write to there is nobody to tell.
@@ -48,7 +48,7 @@ impl LiveLine {
         }
     }
 
-    /// Clears the line, so that what is printed next begins on an empty one.
+    /// Clears the line, so that further output begins on an empty one.
     pub fn clear(&self) {
         self.show("");
     }

@@ -1,4 +1,4 @@
-//! What a result was measured on and with, as JSON.
+//! The environment of a result, as JSON.
 
 use flatout_load::report::RunReport;
 use serde_json::{Value, json};

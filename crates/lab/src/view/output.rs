@@ -1,4 +1,4 @@
-//! Where a result is written: standard output, or a file that is whole whenever it is there.
+//! The destination of a result: standard output, or an atomically written file.
 
 use super::style::shown;
 use flatout_load::report::visible::visible_lines;
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 /// Links followed from a name to its file; the kernel's own bound.
 const LINKS_MAX: usize = 40;
 
-/// Where JSON goes.
+/// The destination of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Standard output, in place of the text for people.
+    /// Standard output, instead of the text report.
     Stdout,
-    /// This file; it replaces one of that name only once it is complete. A pipe or a device of that name is written to.
+    /// This file, replaced only once the new one is complete. A pipe or a device of that name is written to.
     File(PathBuf),
 }
 
 impl Output {
-    /// `-` is standard output, everything else a file.
+    /// `-` is standard output, anything else a file.
     pub fn parse(text: &str) -> Self {
         if text == "-" { Self::Stdout } else { Self::File(text.into()) }
     }
@@ -39,7 +39,7 @@ impl Output {
         }
     }
 
-    /// Says before a long run what would only fail after it: a folder that is not there, or that may not be written to.
+    /// Checks before a long run that it can be written: the folder exists and is writable.
     pub fn check(&self) -> io::Result<()> {
         let Self::File(path) = self else { return Ok(()) };
         match Destination::find(path)? {
@@ -106,18 +106,18 @@ fn own_descriptor(path: &Path) -> Option<u32> {
     is_own.then_some(descriptor)
 }
 
-/// Shows text to whoever looks at standard output, a terminal perhaps: what it would obey is shown as well, but for our own
+/// Writes text to standard output, possibly a terminal: control characters are shown, except for the lab's own
 /// colours.
 pub fn show(text: &str) -> io::Result<()> {
     print(&shown(text))
 }
 
-/// Tells on standard error why a verb failed, in the same way and without colours.
+/// Writes a verb's failure to standard error, likewise and without colours.
 pub fn complain(verb: &str, text: &str) {
     eprintln!("flatout {verb}: {}", visible_lines(text));
 }
 
-/// Writes to standard output as it is, for programs. A reader that has gone away (`| head`) is no error.
+/// Writes to standard output unchanged, for programs. A closed reader (`| head`) is not an error.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -126,7 +126,8 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes aside and renames, so that no reader ever sees half a file and a full disk spoils no earlier one.
+/// Writes under another name and renames, so that no reader sees a partial file and a full disk damages no earlier
+/// one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let aside = aside(path);
     let mut written = fs::write(&aside, text);

@@ -1,4 +1,4 @@
-//! A plan in words, for people who repeat it.
+//! A plan in words.
 
 use super::units;
 use flatout_load::plan::{ArrivalKind, Dist, Loop, Plan, Stop, Visit, WarmUp};

@@ -1,5 +1,5 @@
-//! A result as metrics in the text format of Prometheus, for the textfile collector of its node exporter. Units are the
-//! base units that its conventions ask for: seconds, bytes, parts of 1.
+//! A result as metrics in Prometheus text format, for the textfile collector of its node exporter. Units are the
+//! conventional base units: seconds, bytes, fractions of 1.
 
 use super::series::times;
 use flatout_load::FailureKind;

@@ -1,5 +1,5 @@
-//! A result as tables for spreadsheets and scripts: comma-separated values (RFC 4180), times in nanoseconds, sizes in
-//! bytes, shares as parts of 1.
+//! A result as tables: comma-separated values (RFC 4180), times in nanoseconds, sizes in bytes, shares as fractions
+//! of 1.
 
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};

@@ -1,32 +1,32 @@
-//! Colour, where it helps and is wanted.
+//! Terminal colours, where useful and wanted.
 
 use flatout_load::report::visible::{visible_but, visible_lines};
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-/// How text is set off.
+/// The emphasis of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The figure a reader looks for first.
+    /// The most important figure.
     Strong,
-    /// What explains a figure.
+    /// An explanation of a figure.
     Faint,
-    /// What went well.
+    /// A success.
     Good,
-    /// What went wrong.
+    /// A failure.
     Bad,
-    /// What a reader should know.
+    /// A warning.
     Warning,
 }
 
-/// Whether text is coloured.
+/// The style of text, coloured or plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     coloured: bool,
 }
 
 impl Style {
-    /// Text as it is.
+    /// Plain text.
     pub const PLAIN: Self = Self { coloured: false };
 
     /// Text with terminal colours.
@@ -38,7 +38,7 @@ impl Style {
         Self { coloured: stream.is_terminal() && !unwanted }
     }
 
-    /// Sets text off. What a terminal would obey in it is shown instead.
+    /// Emphasises text. Control characters in it are made visible.
     pub fn paint(self, weight: Weight, text: &str) -> String {
         let text = visible_lines(text);
         if !self.coloured || text.is_empty() {
@@ -62,8 +62,7 @@ const BAD: &str = "\x1b[1;31m";
 const WARNING: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Lines of text as they may go to a terminal: of what it would obey only ends of lines, tabs and our own few colours are
-/// left, whoever wrote the rest.
+/// Text that is safe for a terminal: of control characters only line ends, tabs and the lab's own colours remain.
 pub fn shown(text: &str) -> Cow<'_, str> {
     visible_but(text, |rest| {
         if rest.starts_with(['\n', '\t']) {

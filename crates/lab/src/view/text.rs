@@ -1,6 +1,6 @@
-//! A run as text for people: the verdict, the figures, what failed, what it cost.
+//! A run as text: the verdict, the figures, failures, costs.
 //!
-//! A run of one step is told line by line; a sweep is a table with a row for each step.
+//! A run of one step is shown line by line; a sweep as a table with one row per step.
 
 use super::style::{Style, Weight};
 use super::units::busy_wait;

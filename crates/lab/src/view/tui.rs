@@ -1,7 +1,7 @@
-//! A run while it runs, on the whole terminal: rate, response times as heat, errors and lag.
+//! The full-screen live view: rate, response times as a heat map, errors and lag.
 //!
-//! What is shown is a value ([`Watch`]), and showing it is a pure function of that value and of the size of the screen
-//! (`draw`); [`screen`] is all that touches the terminal.
+//! The displayed state is a value ([`Watch`]), and drawing it is a pure function of that value and of the screen's
+//! size (`draw`); only [`screen`] accesses the terminal.
 
 mod draw;
 pub mod screen;
@@ -20,7 +20,7 @@ const READINGS_MAX: usize = 1_000;
 /// Classes of response time in one row of heat: half of a doubling.
 pub(crate) const CLASSES_A_ROW: u16 = 4;
 
-/// Where a run stands, since the beginning of its present part.
+/// The progress of a run since the start of its current part.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {
     /// Seconds since the part began.
@@ -49,7 +49,7 @@ pub(crate) struct Reading {
     pub(crate) lag_p99_ns: Option<u64>,
 }
 
-/// What is on the screen.
+/// The displayed state.
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub(crate) title: String,
@@ -74,7 +74,7 @@ struct Last {
 }
 
 impl Watch {
-    /// A run of which nothing is known yet.
+    /// A run without data so far.
     pub fn new(title: &str) -> Self {
         Self {
             title: visible(title).into_owned(),
@@ -87,14 +87,14 @@ impl Watch {
         }
     }
 
-    /// Another part of the run begins; counts begin again, and what is on the screen stays.
+    /// Starts another part of the run: counts restart, and the displayed history stays.
     pub fn begin(&mut self, part: &str, offered_per_s: Option<f64>) {
         part.clone_into(&mut self.part);
         self.offered_per_s = offered_per_s;
         self.last = None;
     }
 
-    /// More is known.
+    /// Adds a reading.
     pub fn push(&mut self, standing: Standing) {
         let last = self.last.take();
         let since_s = last.as_ref().map_or(0.0, |last| last.at_s);

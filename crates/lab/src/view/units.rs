@@ -1,4 +1,4 @@
-//! Quantities as people read them: three digits, and the unit that makes them short.
+//! Quantities for display: three digits, and the shortest unit.
 
 use flatout_load::report::StepReport;
 
@@ -41,12 +41,12 @@ pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{} %", figure(100.0 * share)) } else { "-".to_owned() }
 }
 
-/// One thing, or several.
+/// Singular or plural, with the number.
 pub fn plural(count_of: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(count_of), if count_of == 1 { one } else { several })
 }
 
-/// What the client spent on staying awake besides its work, behind the figure for its work; nothing where it slept.
+/// The client's CPU time for polling, to follow the figure for its work; empty if it slept.
 pub fn busy_wait(step: &StepReport) -> String {
     let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
     each.map_or_else(String::new, |each_ns| {

@@ -1,4 +1,4 @@
-//! What a result says, in words: one sentence first, then the reasons.
+//! The verdict on a result in words: one sentence, then the reasons.
 
 use super::units;
 use flatout_load::judge::threshold::ThresholdOutcome;
@@ -6,29 +6,29 @@ use flatout_load::judge::{Figure, InvalidReason, Soundness};
 use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
 
-/// How the sentence is meant.
+/// The tone of the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// The figures hold, and nothing failed.
+    /// The figures are valid, and nothing failed.
     Good,
-    /// Some figures hold and some do not.
+    /// Some figures are valid and some are not.
     Partly,
-    /// The figures hold, and something failed or a requirement was missed.
+    /// The figures are valid, but something failed or a requirement was missed.
     Failed,
-    /// No figure holds.
+    /// No figure is valid.
     Invalid,
 }
 
 /// A verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// How it is meant.
+    /// Its tone.
     pub tone: Tone,
-    /// Whether the figures can be believed, in one sentence.
+    /// Whether the figures are valid, in one sentence.
     pub headline: String,
-    /// What they say, in one or two sentences.
+    /// The figures, in one or two sentences.
     pub figures: String,
-    /// Every reason behind the headline, with its numbers.
+    /// All reasons for the headline, with numbers.
     pub reasons: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub fn of(report: &RunReport) -> Verdict {
     Verdict { tone, headline, figures: figures(report), reasons }
 }
 
-/// What people call a figure.
+/// The display name of a figure.
 pub const fn label(figure: Figure) -> &'static str {
     match figure {
         Figure::Rate => "requests/s",
@@ -96,7 +96,7 @@ pub const fn label(figure: Figure) -> &'static str {
     }
 }
 
-/// The figures that a step has, with what each is worth.
+/// The figures of a step, with the soundness of each.
 pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
     let has = |figure: &Figure| match figure {
         Figure::ServerCpu => step.server.is_some(),

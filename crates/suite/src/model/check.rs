@@ -1,4 +1,4 @@
-//! A check, as a suite's file has it: what must hold of the figures.
+//! A check in a suite's file: a condition on the figures.
 
 use super::Placed;
 use flatout_config::model::Place;
@@ -23,7 +23,7 @@ pub struct Check {
     pub only: Vec<Where>,
     /// The bound.
     pub bound: Bound,
-    /// What the bound is a multiple of.
+    /// The base of the bound.
     pub against: Against,
 }
 
@@ -45,7 +45,7 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-/// What a bound is a multiple of.
+/// The base of a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Against {
     /// Of nothing: the bound is a number in the measure's unit.

@@ -1,4 +1,4 @@
-//! What servers serve, as a suite's file has it.
+//! A fixture in a suite's file: files for servers.
 
 use super::Placed;
 use flatout_config::model::Place;
@@ -10,7 +10,7 @@ pub struct Fixture {
     pub name: String,
     /// Where it stands.
     pub place: Place,
-    /// What is in it.
+    /// Its content.
     pub pieces: Vec<Piece>,
 }
 

@@ -1,4 +1,4 @@
-//! A server as a suite's file has it: how it starts, how it says that it is ready, and what it needs.
+//! A server in a suite's file: its command, its readiness check, and its requirements.
 
 use super::Placed;
 use flatout_config::model::Place;
@@ -10,9 +10,9 @@ pub struct Server {
     pub name: String,
     /// Where it stands.
     pub place: Place,
-    /// What it is, in words, for reports; empty when its name says enough.
+    /// Its description for reports; empty if its name suffices.
     pub about: String,
-    /// What is started.
+    /// The program to start.
     pub program: Program,
     /// Files written into `{dir}` before it starts.
     pub configs: Vec<ConfigFile>,
@@ -42,7 +42,7 @@ pub struct Program {
     pub package: Option<String>,
     /// Files that must be there beside it, such as a module, each with the package that brings it.
     pub needs: Vec<(Placed, Option<String>)>,
-    /// What its version must be at least.
+    /// Its required minimum version.
     pub version: Option<VersionAsked>,
 }
 

@@ -1,4 +1,4 @@
-//! A step, as a suite's file has it: one measurement, with each of its servers and each value of its variables.
+//! A step in a suite's file: one measurement, for each of its servers and each value of its variables.
 
 use super::Placed;
 use flatout_config::model::Place;
@@ -10,7 +10,7 @@ pub struct Step {
     pub name: String,
     /// Where it stands.
     pub place: Place,
-    /// What it finds out, in words.
+    /// Its question.
     pub about: String,
     /// Its servers, in the order in which they take turns.
     pub servers: Vec<Placed>,
@@ -32,15 +32,15 @@ pub struct Step {
     pub expected_seconds: Option<f64>,
     /// A variable made of a figure of an earlier step.
     pub takes: Vec<Take>,
-    /// Whether failed requests are what the step is about, as past the knee: they are shown, and no error; nor are
-    /// arrivals that wait for a connection, or find none.
+    /// Whether failed requests are expected, as past the knee: they are shown, but are not errors; nor are arrivals
+    /// that wait for a connection or find none.
     pub failures_expected: bool,
-    /// Whether the client's own limit is what the step is about, as where a link is measured: it is no fault of a run.
+    /// Whether the client's own limit is expected, as in measurements of a link: it does not invalidate a run.
     pub client_limit: bool,
     /// Arguments of a `flatout bench` that precedes every measurement and is no part of it, with names in braces; such as a
     /// pass over all files, after which caches are warm.
     pub first: Vec<Placed>,
-    /// Whether servers are started anew for every repetition, and not once for all of a step.
+    /// Whether servers restart for every repetition, instead of once per step.
     pub fresh_servers: bool,
 }
 
@@ -57,6 +57,6 @@ pub struct Take {
     pub measure: String,
     /// The server it is of; without one, the server that is measured.
     pub of: Option<Placed>,
-    /// What it is multiplied by, a number or a variable in braces.
+    /// The factor, a number or a variable in braces.
     pub times: Placed,
 }

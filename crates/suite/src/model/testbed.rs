@@ -1,4 +1,4 @@
-//! A network, as a suite's file has it.
+//! A network in a suite's file.
 
 use super::Placed;
 use flatout_config::model::Place;
@@ -10,7 +10,7 @@ pub struct Testbed {
     pub name: String,
     /// Where it stands.
     pub place: Place,
-    /// What it stands for, in words.
+    /// Its description.
     pub about: String,
     /// Largest packet of the link, in bytes; may name a variable.
     pub mtu: Option<Placed>,

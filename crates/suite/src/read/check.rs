@@ -1,4 +1,4 @@
-//! Checks.
+//! Parsing of checks.
 
 use super::Reader;
 use crate::measure::Measure;

@@ -1,4 +1,4 @@
-//! Fixtures.
+//! Parsing of fixtures.
 
 use super::Reader;
 use crate::model::{Fixture, Piece, Placed};

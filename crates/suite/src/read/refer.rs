@@ -1,4 +1,4 @@
-//! What one part of a suite says of another: gathered while reading, looked at when all parts are known.
+//! References between parts of a suite: collected during parsing, resolved when all parts are known.
 
 use super::{RUNS_MAX, Reader};
 use crate::model::{Suite, Variable};

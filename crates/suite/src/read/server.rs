@@ -1,4 +1,4 @@
-//! Servers.
+//! Parsing of servers.
 
 use super::Reader;
 use crate::model::{ConfigFile, Placed, Program, Ready, Server, VersionAsked};

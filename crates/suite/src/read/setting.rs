@@ -1,4 +1,4 @@
-//! Single settings: names, words, numbers, blocks, and what is said when they are otherwise.
+//! Parsing of single settings: names, words, numbers, blocks, and their errors.
 
 use super::{Reader, SECONDS_MAX};
 use crate::model::Placed;

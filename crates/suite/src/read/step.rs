@@ -1,4 +1,4 @@
-//! Steps.
+//! Parsing of steps.
 
 use super::refer::BUILT_IN;
 use super::{REPETITIONS_MAX, Reader};

@@ -1,4 +1,4 @@
-//! Bars: a group for each value of a variable, a bar for each server, least and greatest repetition as a whisker.
+//! Bar charts: one group per value of a variable, one bar per server, with the range of repetitions as whiskers.
 
 use super::figures::shown;
 use flatout_lab::view::chart::{Axis, LOOKS, Quantity, escape};

@@ -1,4 +1,4 @@
-//! Which measures of a step its table shows, and which are drawn.
+//! Selection of a step's measures for its table and its charts.
 
 use crate::document::{StepEntry, SuiteReport};
 

@@ -1,8 +1,8 @@
-//! What each server's figure is beside the first one's, with the confidence of it.
+//! Effects: each server's figure relative to the first one's, with confidence intervals.
 //!
 //! Servers take turns within every repetition, so repetitions are the blocks of the bootstrap (see
-//! `flatout_load::stats::bootstrap`). Where the step has the first server twice (`NAME` and `NAME-again`), the second
-//! turn says how much nothing makes, and no smaller effect is called one.
+//! `flatout_load::stats::bootstrap`). If the step has the first server twice (`NAME` and `NAME-again`), the second
+//! turn shows the variation without any change, and no smaller difference is reported as an effect.
 
 use super::combination;
 use super::figures::{explained, heading};

@@ -1,4 +1,4 @@
-//! Figures as people read them, and pairs of them.
+//! Figures for display, and pairs of them.
 
 use crate::document::Figure;
 use crate::measure::Measure;

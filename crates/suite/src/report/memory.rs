@@ -1,4 +1,4 @@
-//! Memory over the run: what each server's processes held after each measurement, one after another.
+//! Memory over the run: the memory of each server's processes after each measurement, in order.
 
 use crate::document::{Cell, SuiteReport};
 use flatout_lab::view::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};

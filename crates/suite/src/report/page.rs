@@ -1,4 +1,4 @@
-//! The page: what came of the checks first, what is needed to repeat it last.
+//! The page: the results of the checks first, the information for repeating it last.
 
 use super::{Runs, checks_by_weight, headline, memory, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};

@@ -1,4 +1,4 @@
-//! A step's pictures: lines over a rate, bars over everything else.
+//! A step's charts: lines over a rate, bars over everything else.
 
 use super::bars::{Bar, Group, draw};
 use super::columns::{is_open, of_pictures};

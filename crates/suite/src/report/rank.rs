@@ -1,5 +1,4 @@
-//! Today's servers at their place in a table of earlier ones, and what they come to for each core, MHz, GiB, dollar and
-//! watt.
+//! Today's servers ranked in a table of earlier ones, with figures per core, MHz, GiB, dollar and watt.
 
 use super::figures::heading;
 use super::seeds::{Ranked, pretty, provenance, ranked};

@@ -1,4 +1,5 @@
-//! All that is needed to measure it again: machine, command, servers with their exact settings, testbeds, what went wrong.
+//! Everything needed to repeat the measurement: machine, command, servers with their exact settings, testbeds,
+//! problems.
 
 use crate::document::{ServerEntry, SuiteReport};
 use flatout_lab::view::units;

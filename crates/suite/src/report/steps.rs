@@ -1,4 +1,4 @@
-//! The steps: what each found out, as a table, pictures, effects and classic reports.
+//! The steps: the results of each, as a table, charts, effects and classic reports.
 
 use super::columns::{is_open, of_table};
 use super::figures::{explained, heading, shown, spread};

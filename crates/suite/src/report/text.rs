@@ -1,5 +1,5 @@
-//! The report in short, for a terminal: a table for each step, then what came of the checks. Troubles have been said when
-//! they happened.
+//! The short report for a terminal: a table for each step, then the results of the checks. Problems were reported
+//! when they happened.
 
 use super::columns::of_table;
 use super::figures::{heading, shown};

@@ -1,4 +1,4 @@
-//! Which figures of a step's runs do not hold, why, and what to do about it.
+//! Invalid figures of a step's runs, with reasons and remedies.
 
 use crate::document::StepEntry;
 use flatout_lab::view::units;

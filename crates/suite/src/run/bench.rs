@@ -1,4 +1,4 @@
-//! One measurement: a `flatout bench` of its own, on the client's cores, in the client's network.
+//! One measurement: a separate `flatout bench`, on the client's cores, in the client's network.
 
 use super::Stop;
 use crate::bundle::RunFiles;

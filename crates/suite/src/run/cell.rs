@@ -1,4 +1,4 @@
-//! A cell's runs to its figures.
+//! From a cell's runs to its figures.
 
 use crate::document::{Cell, Figure, ProcessCost, RunEntry};
 use crate::measure::Measure;

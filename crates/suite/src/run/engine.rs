@@ -1,4 +1,4 @@
-//! The engine: what is there, what is made, what runs, and what came of it.
+//! The engine: existing results, fixtures, runs, and results.
 
 use super::fill::Whereabouts;
 use super::progress::{Clock, Progress};

@@ -1,4 +1,4 @@
-//! Values for names in braces, where a server or a step uses them.
+//! Substitution of names in braces, for a server or a step.
 
 use crate::combine::Values;
 use crate::template::Name;

@@ -1,4 +1,4 @@
-//! What a measurement stands on: the network, the servers in it, started as their texts say now, and what they cost.
+//! The environment of a measurement: the network, its running servers, and their costs.
 
 use super::engine::Engine;
 use super::fill::{Fill, Whereabouts};

@@ -1,8 +1,8 @@
-//! Progress: what is being done, and how long it is still likely to take.
+//! Progress: the current measurement, and the estimated remaining time.
 
 use std::time::Instant;
 
-/// Whoever is told how far a suite is.
+/// A receiver of a suite's progress.
 pub trait Progress {
     /// Something to be seen while it lasts: what is done, of how much, how long the rest is likely to take, in seconds.
     fn tell(&mut self, told: &Told<'_>);
@@ -14,13 +14,13 @@ pub trait Progress {
 /// How far a suite is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'t> {
-    /// What is being done.
+    /// The current measurement.
     pub what: &'t str,
     /// Measurements done.
     pub done: usize,
     /// Measurements in all.
     pub all: usize,
-    /// What the rest is likely to take, in seconds.
+    /// The estimated remaining time, in seconds.
     pub left_s: f64,
 }
 

@@ -1,6 +1,6 @@
-//! All processes of a server: the one that was started, its descendants, and whoever shares its process group.
+//! All processes of a server: the started one, its descendants, and members of its process group.
 //!
-//! Those whose parent has ended become children of this process (it asks the kernel for that), so none can get away.
+//! Orphaned ones become children of this process (it requests that from the kernel), so none can escape.
 
 use flatout_lab::procfs;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};

@@ -1,4 +1,4 @@
-//! A running server: started on its cores, in its network, stopped with all that it started.
+//! A running server: started on its cores, in its network, stopped with all its descendants.
 
 use super::{group, ready};
 use crate::document::Why;
@@ -25,7 +25,7 @@ const TAIL_LINES: usize = 12;
 /// Bytes of a log that are read for them.
 const TAIL_BYTES: u64 = 16 * 1024;
 
-/// What is to be started.
+/// A server to start.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The server's name.
@@ -44,7 +44,7 @@ pub struct Launch {
     pub within: Option<Vec<String>>,
     /// Where it listens.
     pub address: SocketAddr,
-    /// What is asked for to see that it is ready.
+    /// The path requested to check its readiness.
     pub ready_path: Option<String>,
     /// A socket in the file system that is tried instead.
     pub ready_socket: Option<PathBuf>,
@@ -59,17 +59,17 @@ pub struct Launch {
 /// A running server; dropped, it is stopped.
 #[derive(Debug)]
 pub struct Instance {
-    /// What was started.
+    /// Its launch parameters.
     pub launch: Launch,
     child: Child,
     /// How it ended, when it did.
     ended: Option<ExitStatus>,
 }
 
-/// What is left when a server has been stopped.
+/// The result of stopping a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
-    /// Who still listens on its port, if anybody does.
+    /// The process that still listens on its port, if any.
     pub port_holder: Option<String>,
 }
 
@@ -149,7 +149,7 @@ impl Instance {
         if output.status.success() { Ok(()) } else { Err(said) }
     }
 
-    /// Whether the process that was started still runs.
+    /// Returns whether the started process is still running.
     pub fn is_running(&mut self) -> bool {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();

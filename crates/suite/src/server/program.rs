@@ -1,4 +1,4 @@
-//! Programs: where they are, and whether they are new enough.
+//! Programs: their paths, and checks of their versions.
 
 use super::version;
 use crate::document::Why;
@@ -28,7 +28,7 @@ const KILL: i32 = 9;
 pub struct Found {
     /// Where.
     pub path: PathBuf,
-    /// What it says of its version, in one line.
+    /// Its version output, in one line.
     pub version: Option<String>,
 }
 

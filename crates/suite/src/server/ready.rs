@@ -1,4 +1,4 @@
-//! Whether a server is ready: by a request, or by a connection alone.
+//! Readiness checks of a server: by a request, or by a connection alone.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

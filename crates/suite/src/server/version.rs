@@ -1,4 +1,4 @@
-//! Versions: numbers with dots in what a program says of itself.
+//! Versions: dotted numbers in a program's output.
 
 /// Numbers of a version at the most; the rest tells builds apart.
 const NUMBERS_MAX: usize = 4;
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Vec<u64> {
     whole
 }
 
-/// Whether a version is at least another; numbers that are not said count as 0.
+/// Returns whether a version is at least another; missing numbers count as 0.
 pub fn is_at_least(found: &[u64], asked: &[u64]) -> bool {
     let length = found.len().max(asked.len());
     let number = |version: &[u64], index: usize| version.get(index).copied().unwrap_or(0);

@@ -1,6 +1,6 @@
-//! A share of a core's time for servers: a small machine, so that one client can ask for several times what it can give.
+//! CPU quotas for servers: a small machine, so that one client can overload it several times.
 //!
-//! It is the quota of a control group, of the kernel's first kind or of its second, whichever this machine has.
+//! It is the quota of a cgroup, v1 or v2, whichever this machine has.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Share {
     folder: PathBuf,
 }
 
-/// What is wrong with a share.
+/// The problem with a quota, if any.
 pub fn fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|share: f64| (0.001..=1.0).contains(&share));
     (!fits).then(|| format!("{text:?} is no share of a core's time: it is 0.001 to 1"))

@@ -1,6 +1,6 @@
-//! Axes: where a value stands, and what is written beside it.
+//! Axes: positions of values, and tick labels.
 
-/// What an axis measures. It decides the words of its ticks.
+/// The quantity of an axis, which determines the tick labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A rate, a second.
@@ -101,7 +101,7 @@ impl Axis {
         &self.title
     }
 
-    /// Where a value stands, from 0 to 1; values beyond the ends stand at them. Nothing for what is no number.
+    /// The position of a value, from 0 to 1; values beyond the ends are clamped. `None` if it is not a number.
     pub fn place(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
