@@ -1,41 +1,41 @@
-//! What becomes of good answers beyond the peak, and how soon they are back.
+//! Goodput beyond the peak, and recovery.
 //!
-//! Goodput is answers that were right and in time. A good server's goodput stays level however much more is asked of it;
-//! one that works on everything a little, and on answers nobody waits for any more, collapses.
+//! Goodput is the rate of correct responses in time. A good server's goodput stays level beyond its peak; one that
+//! works on all requests a little, or on abandoned ones, collapses.
 
 use serde::{Deserialize, Serialize};
 
-/// One level of load.
+/// A load level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// Requests a second that were offered.
+    /// Requests offered per second.
     pub offered_per_s: f64,
-    /// Right answers in time, a second.
+    /// Correct responses in time, per second.
     pub goodput_per_s: f64,
     /// Share of requests that failed, 0 to 1.
     pub error_share: f64,
-    /// 99th percentile of the response time of what was answered, in nanoseconds, where anything was.
+    /// 99th percentile of the response time in nanoseconds, if there were responses.
     pub p99_ns: Option<u64>,
 }
 
-/// What the levels say.
+/// Analysis of load levels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
-    /// The level with the most goodput.
+    /// The level with the highest goodput.
     pub peak: Level,
-    /// The level beyond it, by what was offered, with the least goodput; `None` when nothing more was offered.
+    /// The level beyond the peak, by offered load, with the lowest goodput; `None` if there is none.
     pub worst: Option<Level>,
-    /// Goodput there as a share of the peak's.
+    /// Its goodput as a share of the peak's.
     pub kept_share: Option<f64>,
-    /// The first level whose goodput was less than [`KEEPING_UP_SHARE`] of what was offered: there it was overloaded.
+    /// Offered load of the first level whose goodput was below [`KEEPING_UP_SHARE`] of it.
     pub overloaded_from_per_s: Option<f64>,
 }
 
-/// A level is kept up with when so much of what was offered was answered well.
+/// Minimum share of offered load with good responses for keeping up.
 pub const KEEPING_UP_SHARE: f64 = 0.99;
 
 impl Overload {
-    /// Reads levels, in any order; `None` without any.
+    /// Analyses levels in any order; `None` without any.
     pub fn of(levels: &[Level]) -> Option<Self> {
         let by_goodput = |one: &&Level, other: &&Level| one.goodput_per_s.total_cmp(&other.goodput_per_s);
         let peak = *levels.iter().max_by(by_goodput)?;
@@ -51,7 +51,7 @@ impl Overload {
         Some(Self { peak, worst, kept_share, overloaded_from_per_s })
     }
 
-    /// The sentence.
+    /// The result as a sentence.
     pub fn sentence(&self) -> String {
         let peak = format!(
             "goodput is highest at {:.0} requests/s offered, {:.0}/s",
@@ -68,32 +68,32 @@ impl Overload {
     }
 }
 
-/// What a second of a run was like.
+/// One second of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// When it began, in nanoseconds since the load was taken back to what the server can bear.
+    /// Start in nanoseconds after the load was reduced to what the server can handle.
     pub after_ns: u64,
-    /// Requests that were offered in it.
+    /// Requests offered in it.
     pub offered: u64,
-    /// Right answers in time to them.
+    /// Correct responses in time to them.
     pub good: u64,
 }
 
-/// Whether a server was itself again.
+/// Recovery of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// From this long after the load was taken back it kept up, and went on to.
+    /// It kept up from this time on after the load was reduced, in nanoseconds.
     After(u64),
-    /// It did not until the end of what was looked at, so long after.
+    /// It did not recover within the observed time, in nanoseconds.
     NotWithin(u64),
 }
 
-/// So many seconds in a row must be good before a server counts as itself again.
+/// Consecutive good seconds required for recovery.
 pub const GOOD_SECONDS: usize = 3;
 
-/// Looks for the first of [`GOOD_SECONDS`] seconds in a row in each of which [`KEEPING_UP_SHARE`] of what was offered was
-/// answered well; seconds without requests tell nothing and are passed over. `None` without any second.
+/// Finds the first of [`GOOD_SECONDS`] consecutive seconds in each of which [`KEEPING_UP_SHARE`] of the offered
+/// requests had good responses; seconds without requests are skipped. `None` without any second.
 pub fn recovery(seconds: &[Second]) -> Option<Recovery> {
     let last = seconds.last()?;
     let mut row: Option<(u64, usize)> = None;

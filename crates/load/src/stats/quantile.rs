@@ -1,13 +1,13 @@
-//! The normal distribution and Student's.
+//! Normal and Student's distributions.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, TAU};
 
-/// Degrees of freedom from which on Student's distribution is taken for the one with so many: its quantiles differ from
-/// the normal one's by less than 0.1 %.
+/// Degrees of freedom are capped at this: beyond it, quantiles differ from the normal distribution's by less than 0.1
+/// %.
 const FREEDOM_MAX: u32 = 2000;
 
-/// Probability of at most `x` in the normal distribution with mean 0 and variance 1, to about 15 decimals (Marsaglia,
-/// "Evaluating the Normal Distribution", 2004).
+/// Probability of at most `x` in the standard normal distribution, to about 15 decimals (Marsaglia, "Evaluating the
+/// Normal Distribution", 2004).
 pub fn normal_probability(x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -50,7 +50,7 @@ pub fn student_within(t: f64, freedom: u32) -> f64 {
     if first == 0 { sin * sum } else { (theta + sin * sum) * FRAC_2_PI }
 }
 
-/// The t with which Student's distribution lies between `-t` and `t` with probability `level` (0 to 1).
+/// The t for which Student's distribution lies between `-t` and `t` with probability `level` (0 to 1).
 pub fn student_quantile(level: f64, freedom: u32) -> f64 {
     if level.is_nan() || level >= 1.0 {
         return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! The Universal Scalability Law: how a rate grows with what works at once.
+//! Universal Scalability Law: rate as a function of concurrency.
 //!
 //! X(N) = γ·N / (1 + α·(N-1) + β·N·(N-1)), where N is connections or cores, γ the rate of one, α the share of work that
 //! must queue, and β the cost of keeping all in step, which makes the rate fall again beyond N* = √((1-α)/β) (Gunther,
@@ -14,49 +14,49 @@ use super::quantile::student_quantile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Fewer different N than these give no fit.
+/// Minimum number of different N for a fit.
 pub const POINTS_MIN: usize = 6;
 
-/// Gauss-Newton steps at the most; from the linear fit on, five or so are enough.
+/// Maximum Gauss-Newton steps; about five suffice from the linear fit.
 const STEPS_MAX: usize = 200;
 
 /// A fitted law.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usl {
-    /// γ, the rate of one.
+    /// γ, the rate at N = 1.
     pub gamma: Interval,
-    /// α, contention. Below 0 the rate grows faster than N, which caches may do, or one's own mistakes.
+    /// α, contention. Below 0 the rate grows faster than N, because of caches or measurement errors.
     pub alpha: Interval,
     /// β, coherence; 0 or more.
     pub beta: Interval,
-    /// N*, where the rate is highest; `None` when β's interval includes 0, so that no peak is shown.
+    /// N*, the N of the highest rate; `None` if β's interval includes 0, so that no peak is shown.
     pub peak: Option<Interval>,
-    /// The rate at N*, where that is known.
+    /// The rate at N*, if known.
     pub peak_rate: Option<f64>,
     /// Standard deviation of the residuals, as a share of the rate.
     pub residual_share: f64,
-    /// Share of the variance of ln X that the law explains, 1 at the best.
+    /// Share of the variance of ln X that the law explains; at most 1.
     pub explained: f64,
     /// Confidence of the intervals, 0 to 1.
     pub level: f64,
 }
 
-/// Why there is no fit.
+/// Reason for the lack of a fit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UslRefusal {
-    /// So many different N were measured, and [`POINTS_MIN`] are needed.
+    /// Number of different N, which is below [`POINTS_MIN`].
     TooFewPoints(usize),
-    /// A rate or an N is 0, negative or no number.
+    /// A rate or an N is 0, negative or not a number.
     NotARate,
-    /// The best β is this, below 0: the sweep bends upwards at its end, so it says nothing of a peak.
+    /// The best β, which is below 0: the sweep bends upwards at its end, so it does not show a peak.
     NegativeBeta(f64),
     /// No minimum was found.
     NoMinimum,
 }
 
 impl UslRefusal {
-    /// The stable name.
+    /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooFewPoints(_) => "too-few-points",
@@ -86,10 +86,10 @@ impl fmt::Display for UslRefusal {
 impl std::error::Error for UslRefusal {}
 
 impl Usl {
-    /// Fits the law to points of N and rate, of which several may have the same N.
+    /// Fits the law to points of N and rate; several may have the same N.
     ///
     /// # Errors
-    /// Why there is no fit.
+    /// Returns the reason if there is no fit.
     pub fn fit(points: &[(f64, f64)], level: f64) -> Result<Self, UslRefusal> {
         if points.iter().any(|(n, rate)| !(n.is_finite() && rate.is_finite() && *n > 0.0 && *rate > 0.0)) {
             return Err(UslRefusal::NotARate);
@@ -142,7 +142,7 @@ impl Usl {
         })
     }
 
-    /// The rate that the law has for N.
+    /// Rate of the law at N.
     pub fn rate(&self, n: f64) -> f64 {
         let denominator = 1.0 + self.alpha.estimate * (n - 1.0) + self.beta.estimate * n * (n - 1.0);
         self.gamma.estimate * n / denominator
@@ -154,7 +154,7 @@ type Parameters = [f64; 3];
 
 type Matrix = [[f64; 3]; 3];
 
-/// The least squares of N/X = (1 + α(N-1) + βN(N-1))/γ, each point weighted so that percents count.
+/// Least squares of N/X = (1 + α(N-1) + βN(N-1))/γ, weighted so that relative errors count.
 fn linear_fit(points: &[(f64, f64)]) -> Option<Parameters> {
     let mut normal: Matrix = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -167,10 +167,10 @@ fn linear_fit(points: &[(f64, f64)]) -> Option<Parameters> {
     (one > 0.0).then(|| [-one.ln(), a / one, b / one])
 }
 
-/// Walks down to the minimum; returns it and the matrix of its curvature.
+/// Descends to the minimum; returns it and the curvature matrix.
 fn descend(points: &[(f64, f64)], start: Parameters) -> Option<(Parameters, Matrix)> {
     let mut at = start;
-    // A start with a negative denominator at some point has no logarithm: begin without coherence then.
+    // A negative denominator at some point has no logarithm: start without coherence then.
     let mut squares = squares_of(points, at).or_else(|| {
         at = [start[0], start[1].clamp(0.0, 1.0), 0.0];
         squares_of(points, at)
@@ -197,7 +197,7 @@ fn descend(points: &[(f64, f64)], start: Parameters) -> Option<(Parameters, Matr
     None
 }
 
-/// Sum of squares of ln X - ln X(N); `None` where the law has no rate.
+/// Sum of squares of ln X - ln X(N); `None` if the law has no rate.
 fn squares_of(points: &[(f64, f64)], parameters: Parameters) -> Option<f64> {
     let mut sum = 0.0;
     for &(n, rate) in points {
@@ -219,7 +219,7 @@ fn normal_equations(points: &[(f64, f64)], at: Parameters) -> (Matrix, [f64; 3])
     let mut right = [0.0; 3];
     for &(n, rate) in points {
         let denominator = denominator(n, at);
-        // How ln X(N) changes with ln γ, α and β.
+        // Derivatives of ln X(N) with respect to ln γ, α and β.
         let row = [1.0, -(n - 1.0) / denominator, -n * (n - 1.0) / denominator];
         let residual = rate.ln() - at[0] - n.ln() + denominator.ln();
         add_row(&mut normal, &mut right, row, residual);
@@ -241,7 +241,7 @@ fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
     Some(inverse.map(|row| row.iter().zip(right).map(|(cell, value)| cell * value).sum()))
 }
 
-/// The inverse of a symmetric matrix, scaled first so that its diagonal is 1: β's column is larger than γ's by N².
+/// Inverse of a symmetric matrix, first scaled to a diagonal of 1: β's column is larger than γ's by N².
 fn inverse(matrix: Matrix) -> Option<Matrix> {
     let scale: [f64; 3] = std::array::from_fn(|i| matrix[i][i].sqrt());
     if scale.iter().any(|scale| !(scale.is_finite() && *scale > 0.0)) {

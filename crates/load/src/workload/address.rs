@@ -1,20 +1,20 @@
-//! A URL as lists have it: a path on the server that is measured, or whole.
+//! URL in a list: absolute, or a path on the server under test.
 
 use super::fault::FaultKind;
 use std::fmt;
 
-/// Longest target, in bytes. Servers take about as much.
+/// Maximum length of a target in bytes. Servers accept about as much.
 pub const TARGET_BYTES_MAX: usize = 8192;
 
-/// Longest host, in bytes (RFC 1035 §2.3.4 has 255 for names).
+/// Maximum length of a host in bytes (RFC 1035 §2.3.4 permits 255 for names).
 const HOST_BYTES_MAX: usize = 255;
 
 /// A URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The server, where the list names one.
+    /// The server, if the list names one.
     pub origin: Option<Origin>,
-    /// Path and query, in origin form (RFC 9112 §3.2.1), of graphic ASCII alone and at most [`TARGET_BYTES_MAX`] long.
+    /// Path and query in origin form (RFC 9112 §3.2.1): graphic ASCII, at most [`TARGET_BYTES_MAX`] bytes.
     pub target: Box<str>,
 }
 
@@ -25,15 +25,15 @@ pub struct Origin {
     pub secure: bool,
     /// Host as written, without the brackets of an IPv6 address.
     pub host: Box<str>,
-    /// Port as written, or the scheme's own.
+    /// Port as written, or the scheme's default.
     pub port: u16,
 }
 
 impl Address {
-    /// Parses `/path` or `http://host[:port]/path`; a fragment is dropped, as clients do not send it.
+    /// Parses `/path` or `http://host[:port]/path`; drops a fragment, which clients do not send.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the kind of error.
     pub fn parse(text: &str) -> Result<Self, FaultKind> {
         let text = text.split('#').next().unwrap_or_default();
         if text.starts_with('/') {
@@ -59,7 +59,7 @@ impl Origin {
     /// Parses `host[:port]`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the kind of error.
     pub fn parse(secure: bool, authority: &str) -> Result<Self, FaultKind> {
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -75,14 +75,14 @@ impl Origin {
         }
         let port = match port {
             None => default_port(secure),
-            // `parse` would take a sign.
+            // `parse` would accept a sign.
             Some(port) if !port.bytes().all(|byte| byte.is_ascii_digit()) => return Err(FaultKind::PortInvalid),
             Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(FaultKind::PortInvalid)?,
         };
         Ok(Self { secure, host: bare.unwrap_or(host).into(), port })
     }
 
-    /// The Host field's value: the port is left out where it is the scheme's own.
+    /// Value of the Host field, without the port if it is the scheme's default.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
         if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
@@ -103,10 +103,10 @@ const fn default_port(secure: bool) -> u16 {
     if secure { 443 } else { 80 }
 }
 
-/// A target that can be put into a request line as it is.
+/// Checks that a target is usable in a request line unchanged.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the kind of error.
 pub fn check_target(target: &str) -> Result<&str, FaultKind> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(FaultKind::TargetTooLong);

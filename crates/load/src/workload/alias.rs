@@ -1,17 +1,17 @@
-//! A choice by weights in constant time: the alias method (Walker, 1977), its table built as Vose (1991) does.
+//! Weighted choice in constant time: the alias method (Walker, 1977), with the table construction of Vose (1991).
 
 use crate::random::Random;
 
-/// A table to choose from.
+/// Alias table.
 #[derive(Clone, Debug)]
 pub struct Alias {
-    /// For each item, how much of its slot is its own, 0 to 1, and whose the rest is.
+    /// For each item, its probability within its slot, 0 to 1, and the item for the rest.
     slots: Vec<(f64, u32)>,
 }
 
 impl Alias {
-    /// A table for these weights. What is not finite or below 0 counts as 0; `None` when all are, or when there are
-    /// more than 2³² of them.
+    /// Table for these weights. Non-finite and negative weights count as 0. `None` if all are 0, or if there are more
+    /// than 2³².
     pub fn new(weights: impl Iterator<Item = f64>) -> Option<Self> {
         let weights: Vec<f64> =
             weights.map(|weight| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 }).collect();
@@ -34,7 +34,7 @@ impl Alias {
                 small.push(more);
             }
         }
-        // What is left has a full slot of its own, but for rounding; an item without weight is never left alone.
+        // The remaining items fill their slots, except for rounding; an item without weight never remains alone.
         for at in small.into_iter().chain(large) {
             if weights[at as usize] > 0.0 {
                 slots[at as usize] = (1.0, at);
@@ -43,14 +43,14 @@ impl Alias {
         Some(Self { slots })
     }
 
-    /// An index, by chance.
+    /// A random index.
     pub fn choose(&self, random: &mut Random) -> usize {
         let at = random.below(self.slots.len() as u64) as usize;
         let (own, other) = self.slots[at];
         if random.next_f64() < own { at } else { other as usize }
     }
 
-    /// How likely each index is.
+    /// Probability of each index.
     #[cfg(test)]
     fn chances(&self) -> Vec<f64> {
         let mut chances = vec![0.0; self.slots.len()];

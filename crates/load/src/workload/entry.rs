@@ -1,8 +1,8 @@
-//! What can be asked for, what is known of its answer, and the classes that results are broken down by.
+//! Entries of a workload, their expected responses, and classes for breaking down results.
 
 use super::address::Address;
 
-/// A method that lists and logs ask with. Others change the server, or need a body that no log has.
+/// Method in lists and logs. Others change the server, or need content that no log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Method {
     /// GET.
@@ -15,12 +15,12 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of this name.
+    /// Parses a method.
     pub fn parse(text: &[u8]) -> Option<Self> {
         [Self::Get, Self::Head, Self::Options].into_iter().find(|method| method.name().as_bytes() == text)
     }
 
-    /// The name, as the request line has it.
+    /// Name in the request line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -30,54 +30,54 @@ impl Method {
     }
 }
 
-/// One thing to ask for.
+/// A possible request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The method; what the command line says goes before it.
+    /// The method, unless the command line specifies one.
     pub method: Method,
     /// The URL.
     pub address: Address,
-    /// The Host field's value, where a log names one; otherwise it follows from the address.
+    /// Value of the Host field if a log has it; otherwise derived from the address.
     pub host: Option<Box<str>>,
-    /// How often it is asked for, beside the others: 0 or more. Without meaning where entries are asked for in turn.
+    /// Relative frequency: 0 or more. Unused if entries are requested in turn.
     pub weight: f64,
-    /// Bytes of content its answer has, where known: an answer of another size is wrong.
+    /// Expected bytes of content, if known: a response of another size is wrong.
     pub body_bytes: Option<u64>,
-    /// SHA-256 of that content, where known.
+    /// SHA-256 of the content, if known.
     pub sha256: Option<[u8; 32]>,
-    /// Its class, an index.
+    /// Index of its class.
     pub class: u16,
 }
 
 impl Entry {
-    /// GET for an address of which nothing is known.
+    /// GET for an address without an expected response.
     pub const fn get(address: Address) -> Self {
         Self { method: Method::Get, address, host: None, weight: 1.0, body_bytes: None, sha256: None, class: 0 }
     }
 }
 
-/// A part of a workload that results are broken down by.
+/// Part of a workload for breaking down results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Share of all requests that ask for it, 0 to 1.
+    /// Share of all requests, 0 to 1.
     pub share: f64,
-    /// Mean of its bodies that are expected, in bytes; `None` when one is not known.
+    /// Mean of the expected body sizes in bytes; `None` if one is unknown.
     pub body_bytes_mean: Option<f64>,
 }
 
 impl Class {
-    /// A class of which the rest is filled in later.
+    /// A class whose statistics are filled in later.
     pub(super) const fn named(name: String) -> Self {
         Self { name, share: 0.0, body_bytes_mean: None }
     }
 }
 
-/// With so many entries each is a class of its own; with more, each range of sizes is one.
+/// Up to this many entries, each is a separate class; beyond it, each range of sizes is one.
 pub const CLASSES_OF_ENTRIES_MAX: usize = 32;
 
-/// Classes by size: what is smaller than each, and what that is called.
+/// Classes by size: exclusive upper bound and name.
 const SIZES: [(u64, &str); 6] = [
     (1 << 10, "under 1 KiB"),
     (10 << 10, "1 to 10 KiB"),
@@ -87,7 +87,7 @@ const SIZES: [(u64, &str); 6] = [
     (u64::MAX, "size not known"),
 ];
 
-/// Gives every entry a class.
+/// Assigns a class to every entry.
 pub(super) fn classify(entries: &mut [Entry]) -> Vec<Class> {
     if entries.len() <= CLASSES_OF_ENTRIES_MAX {
         return (0..)
@@ -121,7 +121,7 @@ pub(super) fn classify(entries: &mut [Entry]) -> Vec<Class> {
     classes
 }
 
-/// Fills in the shares and mean sizes of classes.
+/// Calculates the shares and mean sizes of classes.
 pub(super) fn count_classes(classes: &mut [Class], entries: &[Entry], total: f64, weight: impl Fn(&Entry) -> f64) {
     let mut sums = vec![(0.0, Some(0.0)); classes.len()];
     for entry in entries {

@@ -1,9 +1,9 @@
-//! What can be wrong with a line of a list or a log: one table, and the faults of a text with the numbers of their lines.
+//! Errors in lines of a list or a log: one table, and the errors of a text with line numbers.
 
 use std::fmt;
 
 flatout_reason::reasons! {
-    /// What is wrong with a line.
+    /// Kind of error in a line.
     pub enum FaultKind { name, text, }
     LineTooLong, "line-too-long", "the line is too long";
     NotText, "not-text", "the line is not UTF-8, or holds a control character";
@@ -27,14 +27,14 @@ flatout_reason::reasons! {
     LogBytes, "log-bytes", "the size of the body is no number";
 }
 
-/// A fault and its line.
+/// An error with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFault {
-    /// The line's number, counted from 1; 0 when the whole text is meant.
+    /// Line number from 1; 0 for the whole text.
     pub line: u64,
-    /// What is wrong.
+    /// Kind of error.
     pub kind: FaultKind,
-    /// The beginning of the line, with what cannot be printed escaped.
+    /// Beginning of the line, with unprintable bytes escaped.
     pub excerpt: String,
 }
 
@@ -48,23 +48,23 @@ impl fmt::Display for LineFault {
     }
 }
 
-/// The faults of a text: the first ones, and how many there are.
+/// Errors of a text: the first ones, and the total.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The first ones, in order, [`FAULTS_KEPT`] at the most.
+    /// The first ones in order, at most [`FAULTS_KEPT`].
     pub first: Vec<LineFault>,
-    /// How many there are in all.
+    /// Total number.
     pub count: u64,
 }
 
-/// Faults that are kept; more are only counted.
+/// Maximum stored errors; further ones are only counted.
 pub const FAULTS_KEPT: usize = 20;
 
-/// Bytes of a line that are shown.
+/// Bytes of a line in an excerpt.
 const EXCERPT_BYTES: usize = 60;
 
 impl Faults {
-    /// Notes what is wrong with a line.
+    /// Adds an error in a line.
     pub fn add(&mut self, line: u64, kind: FaultKind, text: &[u8]) {
         self.count += 1;
         if self.first.len() < FAULTS_KEPT {
@@ -74,14 +74,14 @@ impl Faults {
         }
     }
 
-    /// A fault of the whole text.
+    /// An error of the whole text.
     pub fn of_text(kind: FaultKind) -> Self {
         let mut faults = Self::default();
         faults.add(0, kind, b"");
         faults
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }

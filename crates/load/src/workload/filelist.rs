@@ -1,9 +1,8 @@
-//! WebStone's lists of files, as its versions 2.x have them.
+//! WebStone file lists, versions 2.x.
 //!
-//! A line is a URL and a weight, a whole number; without one, or with one of 0 or less, the weight is 1. `#` begins a
-//! comment. By the convention of WebStone's own scripts a comment of digits is the file's size in bytes; here it is
-//! taken at its word, and an answer of another size is wrong. Beyond the original, `#sha256=` and 64 hexadecimal digits
-//! name the digest of the content.
+//! A line is a URL and an integer weight; a missing weight, or one of 0 or less, counts as 1. `#` begins a comment. By
+//! convention of WebStone's own scripts, a comment of digits is the file's size in bytes. Here a response of another
+//! size counts as wrong. As an extension, `#sha256=` and 64 hexadecimal digits state the digest of the content.
 //!
 //! ```text
 //! /file500.html  350  #500
@@ -11,15 +10,15 @@
 //! http://127.0.0.1:8081/other.html
 //! ```
 //!
-//! A file is chosen with the probability of its weight beside the sum of all. Lists of WebStone 1.x, which begin with a
-//! number of pages, mean something else, and are refused.
+//! A file is chosen with probability proportional to its weight. Lists of WebStone 1.x, which begin with a number of
+//! pages, have another meaning and are refused.
 
 use super::fault::{FaultKind, Faults};
 use super::lines::{TooLong, each_line};
 use super::{Address, ENTRIES_MAX, Entry, TEXT_BYTES_MAX, Workload};
 use std::fmt::Write as _;
 
-/// Longest line of a list, in bytes.
+/// Maximum length of a line in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Largest weight.
@@ -28,7 +27,7 @@ pub const WEIGHT_MAX: u64 = 1_000_000_000_000;
 /// Parses a list.
 ///
 /// # Errors
-/// Every malformed line, with its number.
+/// Returns all malformed lines with their numbers.
 pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     let entries = read_entries(text, parse_line)?;
     let files = entries.len();
@@ -39,7 +38,7 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     Ok(workload)
 }
 
-/// The entries of a list, as far as the bounds of workloads go; or what is wrong with each malformed line.
+/// Parses the entries of a list within the bounds of workloads, or returns the error of each malformed line.
 pub(super) fn read_entries(
     text: &[u8],
     parse_line: impl Fn(&str) -> Result<Option<Entry>, FaultKind>,
@@ -68,7 +67,7 @@ pub(super) fn read_entries(
     if faults.is_empty() { Ok(entries) } else { Err(faults) }
 }
 
-/// A line as text without control characters, tabs excepted.
+/// A line as text without control characters other than tabs.
 fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
     let line = line.map_err(|TooLong| FaultKind::LineTooLong)?;
     let text = core::str::from_utf8(line).map_err(|_| FaultKind::NotText)?;
@@ -78,10 +77,10 @@ fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
     Ok(text)
 }
 
-/// The entry of a line, if it has one.
+/// Parses the entry of a line, if it has one.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the kind of error.
 pub fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     let (words, comments) = match line.split_once('#') {
         Some((words, comments)) => (words, Some(comments)),
@@ -118,7 +117,7 @@ fn parse_weight(text: &str) -> Result<u64, FaultKind> {
     }
 }
 
-/// A size, a digest, or words for people.
+/// Parses a comment: a size, a digest, or text for people.
 fn read_comment(comment: &str, entry: &mut Entry) -> Result<(), FaultKind> {
     if let Some(digest) = comment.strip_prefix("sha256=") {
         entry.sha256 = Some(parse_digest(digest).ok_or(FaultKind::DigestInvalid)?);
@@ -140,7 +139,7 @@ fn parse_digest(text: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// A line of a list with its line end: what [`parse_line`] reads.
+/// Formats a line, with its line end, in the syntax of [`parse_line`].
 pub fn format_line(address: &str, weight: u64, body_bytes: Option<u64>, sha256: Option<&[u8; 32]>) -> String {
     let mut line = format!("{address}\t{weight}");
     if let Some(bytes) = body_bytes {

@@ -1,37 +1,36 @@
-//! Files to serve: which there are, how large, and what is in them.
+//! Files to serve: names, sizes and content.
 //!
-//! The content is made, not stored: printable characters that no compression makes much smaller, so that a server which
-//! compresses, or a link that does, is measured by the bytes the name promises. It follows from the file's name alone and
-//! is the same everywhere.
+//! The content is generated: printable characters that hardly compress, so that a server or link with compression
+//! still transfers about the nominal size. It depends only on the file's name.
 
 use super::filelist::{WEIGHT_MAX, format_line};
 use super::{Workload, web96, web99};
 use crate::random::Random;
 use std::fmt::Write as _;
 
-/// A set of files and the weights they are asked for with.
+/// A set of files with their request weights.
 #[derive(Clone, Debug)]
 pub struct Fileset {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
-    /// Its files, at least one; no path occurs twice.
+    /// Files, at least one, with unique paths.
     pub files: Vec<FileSpec>,
-    /// What was decided otherwise, to be printed, as name and value.
+    /// Further parameters for reports, as names and values.
     pub parameters: Vec<(&'static str, String)>,
 }
 
 /// A file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Its path, with a leading slash, of letters, digits, dots, underscores and slashes alone.
+    /// Path with a leading slash: letters, digits, dots, underscores and slashes only.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How often it is asked for, beside the others.
+    /// Relative frequency.
     pub weight: u64,
 }
 
-/// WebStone's standard list, `filelist.standard`: 19,773 bytes a request in the mean.
+/// WebStone's standard list, `filelist.standard`: 19,773 bytes per request on average.
 const WEBSTONE_STANDARD: [(&str, u64, u64); 5] = [
     ("/file500.html", 500, 350),
     ("/file5k.html", 5125, 500),
@@ -40,7 +39,7 @@ const WEBSTONE_STANDARD: [(&str, u64, u64); 5] = [
     ("/file5m.html", 5_248_000, 1),
 ];
 
-/// One small file: "simple" in the measurements of improved Linux sockets of 1997.
+/// One small file: "simple" in the 1997 measurements of improved Linux sockets.
 const WEBSTONE_SIMPLE: [(&str, u64, u64); 1] = [("/file1k.html", 1024, 1)];
 
 impl Fileset {
@@ -59,24 +58,24 @@ impl Fileset {
         Self { name, files: table.iter().map(file).collect(), parameters: Vec::new() }
     }
 
-    /// The files of the web96-like workload for this many operations a second, see [`web96::workload`].
+    /// Files of the web96-like workload for this many operations per second, see [`web96::workload`].
     ///
     /// # Errors
-    /// When the rate or λ makes no sense.
+    /// Fails if the rate or λ is invalid.
     pub fn web96(ops_per_s: f64, lambda: f64) -> Result<Self, web96::ShapeError> {
         Ok(Self::of_workload("web96", &web96::workload(ops_per_s, lambda)?))
     }
 
-    /// The files of the web99-like workload for this many connections, see [`web99::workload`].
+    /// Files of the web99-like workload for this many connections, see [`web99::workload`].
     ///
     /// # Errors
-    /// When the number makes no sense.
+    /// Fails if the number is invalid.
     pub fn web99(connections: f64) -> Result<Self, web96::ShapeError> {
         Ok(Self::of_workload("web99", &web99::workload(connections)?))
     }
 
     fn of_workload(name: &'static str, workload: &Workload) -> Self {
-        // Whole weights: the rarest file of the largest set still has some thousands.
+        // Integer weights: the rarest file of the largest set still has some thousands.
         let scale = WEIGHT_MAX as f64 / workload.entries.iter().map(|entry| entry.weight).fold(0.0, f64::max);
         let file = |entry: &super::Entry| FileSpec {
             path: entry.address.target.to_string(),
@@ -86,12 +85,12 @@ impl Fileset {
         Self { name, files: workload.entries.iter().map(file).collect(), parameters: workload.parameters.clone() }
     }
 
-    /// Bytes of all files together.
+    /// Total bytes of all files.
     pub fn bytes_total(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The list of all files, as [`super::filelist::parse`] reads it; `sha256` gives a file's digest where it is known.
+    /// The list of all files in the syntax of [`super::filelist::parse`]; `sha256` returns a file's digest if known.
     pub fn filelist(&self, sha256: impl Fn(usize) -> Option<[u8; 32]>) -> String {
         let mut text = format!("# {}: {} files, {} bytes\n", self.name, self.files.len(), self.bytes_total());
         for (name, value) in &self.parameters {
@@ -105,13 +104,13 @@ impl Fileset {
     }
 }
 
-/// Characters that content is made of: all that stand for themselves everywhere.
+/// Characters of generated content, none of which needs escaping anywhere.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Content is broken into lines of so many characters with their ends.
+/// Length of a line of content, including its end.
 const LINE_BYTES: u64 = 76;
 
-/// The content of a file, from its beginning on.
+/// Generator of a file's content.
 #[derive(Clone, Debug)]
 pub struct Content {
     random: Random,
@@ -121,16 +120,16 @@ pub struct Content {
 }
 
 impl Content {
-    /// The content of the file with this path.
+    /// Content of the file with this path.
     pub fn of(path: &str) -> Self {
-        // FNV-1a (Fowler, Noll and Vo): the name has only to make a difference.
+        // FNV-1a (Fowler, Noll and Vo): names need only yield different seeds.
         let seed = path
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Self { random: Random::new(seed), bits: 0, bits_left: 0, at: 0 }
     }
 
-    /// Writes the next bytes of it.
+    /// Writes the next bytes.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for byte in buffer {
             self.at += 1;

@@ -1,9 +1,9 @@
-//! Lines of a text that comes in pieces.
+//! Incremental splitting of text into lines.
 //!
-//! A line ends with LF or CR LF, the last one also with the text. A line longer than the bound is told once, and passed
-//! over to its end: no more than the bound is ever kept.
+//! A line ends in LF or CR LF, the last one also at the end of the text. A line above the limit is reported once and
+//! skipped, so the buffer never exceeds the limit.
 
-/// Finds lines, and counts them from 1.
+/// Splits text into lines, numbered from 1.
 #[derive(Clone, Debug)]
 pub struct Lines {
     partial: Vec<u8>,
@@ -12,17 +12,17 @@ pub struct Lines {
     bytes_max: usize,
 }
 
-/// A line is longer than allowed.
+/// Error: a line exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Lines {
-    /// Lines of at most `bytes_max` bytes without their ends.
+    /// Splitter for lines of at most `bytes_max` bytes without their ends.
     pub const fn new(bytes_max: usize) -> Self {
         Self { partial: Vec::new(), number: 0, is_too_long: false, bytes_max }
     }
 
-    /// Takes the next piece of the text and gives every line that ended in it to `take`, with its number.
+    /// Handles the next piece of text; calls `take` with every completed line and its number.
     pub fn handle_bytes(&mut self, bytes: &[u8], mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
@@ -39,7 +39,7 @@ impl Lines {
         self.keep(rest);
     }
 
-    /// The text has ended: gives a last line that has no end of its own.
+    /// Handles the end of the text: calls `take` with a last line without a line end.
     pub fn handle_end(&mut self, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
         if !self.partial.is_empty() || self.is_too_long {
             self.give(&mut take);
@@ -47,7 +47,7 @@ impl Lines {
     }
 
     fn keep(&mut self, piece: &[u8]) {
-        // One more byte, which may be the CR of the line's end.
+        // One more byte, for the CR of a line end.
         let room = (self.bytes_max + 1).saturating_sub(self.partial.len());
         self.is_too_long |= piece.len() > room;
         self.partial.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -67,7 +67,7 @@ fn bounded(line: &[u8], bytes_max: usize) -> Result<&[u8], TooLong> {
     if line.len() > bytes_max { Err(TooLong) } else { Ok(line) }
 }
 
-/// Every line of a whole text.
+/// Calls `take` with every line of a whole text.
 pub fn each_line(text: &[u8], bytes_max: usize, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
     let mut lines = Lines::new(bytes_max);
     lines.handle_bytes(text, &mut take);

@@ -1,12 +1,12 @@
-//! Access logs: what was asked for, by whom and when.
+//! Access logs: requests with clients and times.
 //!
-//! Three forms are read, each line by its own looks: common, combined (and what goes on behind it, as flatout's does), and
-//! flatout's JSON. [`LogReader`] takes the text in pieces of any size and keeps of each request 24 bytes; URLs and
-//! clients are kept once each. All of it is bounded.
+//! Three formats are detected per line: common, combined (with optional further fields, as flatout writes), and
+//! flatout's JSON. [`LogReader`] takes the text in pieces of any size and stores 24 bytes per request; each URL and
+//! client is stored once. All of it is bounded.
 //!
-//! A line that cannot be read is a fault with a number. A line that can be read but not asked for again (another method
-//! than GET, HEAD and OPTIONS, whose body no log has; a request that was no HTTP; bytes that no request line may have) is
-//! passed over and counted by its reason.
+//! A line that cannot be parsed is an error with its number. A line that cannot be replayed is skipped and counted by
+//! reason: a method other than GET, HEAD and OPTIONS, whose content no log has; a request that was not HTTP; bytes
+//! invalid in a request line.
 
 mod date;
 mod line;
@@ -19,21 +19,21 @@ use super::lines::{Lines, TooLong};
 use super::{ENTRIES_MAX, Method, Origin, TEXT_BYTES_MAX};
 use std::collections::HashMap;
 
-/// Longest line of a log, in bytes. A target, a referrer and a user agent may be some thousands each, four times that
-/// when escaped.
+/// Maximum length of a line in bytes. A target, a referrer and a user agent may have some thousands each, or four
+/// times that when escaped.
 pub const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// Most requests that are kept: a quarter of a gigabyte of them.
+/// Maximum stored requests: a quarter of a gigabyte.
 pub const REQUESTS_MAX: usize = 10_000_000;
 
-/// Most clients.
+/// Maximum number of clients.
 pub const CLIENTS_MAX: usize = 5_000_000;
 
-/// Longest name of a client: an address, or what a resolver made of it.
+/// Maximum length of a client's name: an address or a resolved host name.
 const CLIENT_BYTES_MAX: usize = 255;
 
 flatout_reason::reasons! {
-    /// Why a line that was understood is not asked for again.
+    /// Reason why a parsed line is not replayed.
     pub enum Skip { name, text, }
     NoRequest, "no-request", "what came was no request that the server understood";
     OtherMethod, "other-method", "the method is neither GET, HEAD nor OPTIONS, and its body is in no log";
@@ -43,77 +43,77 @@ flatout_reason::reasons! {
 }
 
 impl Skip {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = Self::ALL.len();
 }
 
-/// A request of a log.
+/// A logged request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRequest {
-    /// When, in nanoseconds since 1970, to the log's precision.
+    /// Time in nanoseconds since 1970, to the log's precision.
     pub unix_ns: i64,
-    /// What, an index into [`Log::entries`].
+    /// Index into [`Log::entries`].
     pub entry: u32,
-    /// By whom, a number below [`Log::clients`].
+    /// Client, a number below [`Log::clients`].
     pub client: u32,
-    /// Whether the log tells whole seconds only.
+    /// Whether the log has whole seconds only.
     pub is_whole_second: bool,
 }
 
-/// A thing that was asked for, and how that was answered.
+/// A requested resource, with statistics of its responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
     /// The method.
     pub method: Method,
-    /// The host that was named, where the log has it.
+    /// Requested host, if the log has it.
     pub host: Option<Origin>,
     /// Path and query.
     pub target: Box<str>,
-    /// How often.
+    /// Number of requests.
     pub requests: u64,
-    /// How often the status was 200.
+    /// Number of responses with status 200.
     pub ok: u64,
-    /// Least and most bytes of those answers' content; `None` when there are none or the log does not tell.
+    /// Minimum and maximum content length of those responses; `None` if there are none or the log lacks it.
     pub ok_bytes: Option<(u64, u64)>,
 }
 
-/// What was read of a log.
+/// A parsed log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// Requests, in the order of the log.
+    /// Requests in log order.
     pub requests: Vec<LogRequest>,
-    /// What they ask for, in the order in which it first occurs.
+    /// Requested resources in order of first occurrence.
     pub entries: Vec<LogEntry>,
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u32,
-    /// Lines, blank ones included.
+    /// Number of lines, including blank ones.
     pub lines: u64,
-    /// Lines that could not be read.
+    /// Lines that could not be parsed.
     pub faults: Faults,
-    /// Lines that were passed over, by reason, in the order of [`Skip::ALL`].
+    /// Skipped lines by reason, in the order of [`Skip::ALL`].
     pub skipped: [u64; Skip::COUNT],
 }
 
 impl Log {
-    /// Reads a whole text.
+    /// Parses a whole text.
     pub fn read(text: &[u8]) -> Self {
         let mut reader = LogReader::default();
         reader.handle_bytes(text);
         reader.finish()
     }
 
-    /// Lines that were passed over, for all reasons.
+    /// Total number of skipped lines.
     pub fn skipped_total(&self) -> u64 {
         self.skipped.iter().sum()
     }
 
-    /// How many lines were passed over for each reason that occurs.
+    /// Number of skipped lines for each reason that occurs.
     pub fn skips(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
         Skip::ALL.iter().zip(self.skipped).filter(|(_, count)| *count > 0).map(|(skip, count)| (*skip, count))
     }
 }
 
-/// Reads a log that comes in pieces.
+/// Incremental parser of a log.
 #[derive(Debug)]
 pub struct LogReader {
     lines: Lines,
@@ -127,15 +127,15 @@ impl Default for LogReader {
 }
 
 impl LogReader {
-    /// Takes the next piece of the text. Returns whether more is wanted: not when a bound is reached, which is then
-    /// among the faults.
+    /// Handles the next piece of text. Returns whether to continue: not after a limit was reached, which is then among
+    /// the errors.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> bool {
         let gatherer = &mut self.gatherer;
         self.lines.handle_bytes(bytes, |number, line| gatherer.take(number, line));
         !self.gatherer.is_full
     }
 
-    /// The text has ended.
+    /// Handles the end of the text.
     pub fn finish(mut self) -> Log {
         let gatherer = &mut self.gatherer;
         self.lines.handle_end(|number, line| gatherer.take(number, line));
@@ -143,7 +143,7 @@ impl LogReader {
     }
 }
 
-/// What entries are told apart by: whether the method is another than GET and which, host, target.
+/// Identity of an entry: method, host, target.
 type Key = (Method, Option<Origin>, Box<str>);
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Default for Gatherer {
     }
 }
 
-/// A bound was reached.
+/// Error: a limit was reached.
 struct Full;
 
 impl Gatherer {

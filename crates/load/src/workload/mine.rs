@@ -1,7 +1,7 @@
-//! A filelist made of a log: what was asked for by GET and answered with 200, the most wanted first.
+//! Conversion of a log to a filelist of GET requests with status 200, most frequent first.
 //!
-//! As WebStone's `mine-logs` does it. The size stands behind `#` only where every answer had the same; where it changed,
-//! the comment says from what to what, and nothing is asserted.
+//! Similar to WebStone's `mine-logs`. The size follows `#` only if all responses had the same; otherwise the comment
+//! states the range, and the size is not checked.
 
 use super::filelist::{WEIGHT_MAX, format_line};
 use super::log::{Log, LogEntry};
@@ -9,25 +9,25 @@ use super::{Address, Method};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// A list that was made.
+/// A generated list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mined {
-    /// Its text, as [`super::filelist::parse`] reads it; empty but for comments when nothing suited.
+    /// Text in the syntax of [`super::filelist::parse`]; only comments if nothing qualified.
     pub text: String,
-    /// How many URLs it has.
+    /// Number of URLs.
     pub urls: usize,
-    /// How many requests they stand for.
+    /// Number of requests they represent.
     pub requests: u64,
-    /// How many URLs were left out for being asked for less often than wanted.
+    /// Number of URLs omitted because of the limit.
     pub left_out: usize,
 }
 
-/// Makes a list of the `urls_max` most wanted URLs. URLs are whole where the log names several hosts.
+/// Generates a list of the `urls_max` most frequent URLs. URLs are absolute if the log has several hosts.
 pub fn mine(log: &Log, urls_max: usize) -> Mined {
     let hosts: HashSet<_> = log.entries.iter().map(|entry| &entry.host).collect();
     let wanted = |entry: &&LogEntry| entry.method == Method::Get && entry.ok > 0 && is_listable(&entry.target);
     let mut entries: Vec<&LogEntry> = log.entries.iter().filter(wanted).collect();
-    // Those asked for as often stay in the order of the log.
+    // Ties stay in log order.
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.ok));
     let left_out = entries.len().saturating_sub(urls_max);
     entries.truncate(urls_max);
@@ -48,7 +48,7 @@ pub fn mine(log: &Log, urls_max: usize) -> Mined {
     Mined { text, urls: entries.len(), requests, left_out }
 }
 
-/// A list takes what follows `#` for a comment.
+/// Returns whether a list can contain the target: text after `#` would be a comment.
 fn is_listable(target: &str) -> bool {
     !target.contains('#')
 }

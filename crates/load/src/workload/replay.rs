@@ -1,47 +1,46 @@
-//! A log asked for again: the same requests in the same order, at the log's own times or faster, by the same clients.
+//! Replay of a log: the same requests in the same order and by the same clients, at the log's times or faster.
 //!
-//! Logs are written when answers are made, not when requests come: a slow answer's request is replayed that much late.
-//! Lines are brought into the order of their times. Where a log tells whole seconds only, the requests of a second are
-//! spread evenly over it, in the log's order.
+//! Logs are written after responses, so the request of a slow response is replayed late by its duration. Lines are
+//! sorted by time. If a log has whole seconds only, the requests of a second are spread evenly over it, in log order.
 
 use super::log::{Log, LogRequest, Skip};
 use super::{Address, Entry, Faults, Method, Workload};
 use crate::plan::Lines;
 use crate::workload::fault::FaultKind;
 
-/// A client that asks for nothing for so long begins a new session. A convention of those who read logs.
+/// Idle time after which a client starts a new session, in nanoseconds. A convention of log analysis.
 pub const SESSION_GAP_NS: u64 = 30 * 60 * 1_000_000_000;
 
 /// A request of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
-    /// When, in nanoseconds after the first one.
+    /// Time in nanoseconds after the first request.
     pub at_ns: u64,
-    /// What, an index into the workload's entries.
+    /// Index into the workload's entries.
     pub entry: u32,
-    /// By whom, a number below [`Replay::sessions`].
+    /// Session, a number below [`Replay::sessions`].
     pub session: u32,
 }
 
-/// What is asked for again.
+/// A replayable log.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// What can be asked for. Its own choice is of no use here.
+    /// Possible requests. Its own choice is unused.
     pub workload: Workload,
-    /// The requests in the order of their times, at least one.
+    /// Requests sorted by time, at least one.
     pub requests: Vec<ReplayRequest>,
-    /// How many sessions there are.
+    /// Number of sessions.
     pub sessions: u32,
-    /// Lines of the log that are not asked for again, each reason with its count.
+    /// Skipped lines of the log by reason.
     pub passed_over: Vec<(Skip, u64)>,
 }
 
 impl Replay {
-    /// Makes a replay of a log, `speed` times as fast (finite and above 0; anything else counts as 1). What is known of
-    /// sizes is asserted: a GET whose answers were always 200 and of one size.
+    /// Creates a replay of a log, accelerated by `speed` (finite and above 0; otherwise 1). Checks the size of a GET
+    /// whose responses always had status 200 and the same size.
     ///
     /// # Errors
-    /// When there is nothing in the log that could be asked for.
+    /// Fails if the log contains nothing to request.
     pub fn of(log: &Log, speed: f64) -> Result<Self, Faults> {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
         let entries: Vec<Entry> = log
@@ -89,7 +88,7 @@ impl Replay {
     }
 }
 
-/// Requests with their times, in the order of these.
+/// Requests with their times, sorted.
 fn timed(requests: &[LogRequest]) -> Vec<(i64, LogRequest)> {
     let mut timed: Vec<_> = requests.iter().map(|request| (request.unix_ns, *request)).collect();
     timed.sort_by_key(|(at_ns, _)| *at_ns);
@@ -100,14 +99,14 @@ fn timed(requests: &[LogRequest]) -> Vec<(i64, LogRequest)> {
             *at_ns = at_ns.saturating_add(1_000_000_000 * index / whole.max(1));
         }
     }
-    // Lines of a form with whole seconds and of one with more may stand in one file.
+    // A file may mix formats with and without fractional seconds.
     timed.sort_by_key(|(at_ns, _)| *at_ns);
     timed
 }
 
-/// Numbers sessions as clients come and come back.
+/// Assigns session numbers to clients.
 struct Sessions {
-    /// For each client its present session and when it was last seen.
+    /// Current session of each client, and its last request time.
     of_clients: Vec<Option<(u32, u64)>>,
     count: u32,
 }

@@ -1,5 +1,5 @@
-//! Lists of URLs that are asked for in turn: one a line, `#` begins a comment, blank lines are passed over, and
-//! so are the weights of a WebStone list.
+//! Lists of URLs requested in turn: one per line. `#` begins a comment; blank lines and the weights of a WebStone list
+//! are ignored.
 
 use super::fault::{FaultKind, Faults};
 use super::filelist::read_entries;
@@ -8,7 +8,7 @@ use super::{Address, Entry, Workload};
 /// Parses a list.
 ///
 /// # Errors
-/// Every malformed line, with its number.
+/// Returns all malformed lines with their numbers.
 pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     let entries = read_entries(text, parse_line)?;
     let urls = entries.len();
@@ -17,11 +17,11 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     Ok(workload)
 }
 
-/// The entry of a line, if it has one. A `#` within a URL begins its fragment, which is not sent.
+/// Parses the entry of a line, if it has one. A `#` within a URL begins its fragment, which is not sent.
 fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     let mut words = line.split_ascii_whitespace();
     let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
-    // A list with weights can be asked for in turn as well: then they mean nothing.
+    // A list with weights can be requested in turn too, ignoring them.
     let more = words.next();
     let is_weight = more.is_some_and(|word| word.parse::<i64>().is_ok());
     match if is_weight { words.next() } else { more } {

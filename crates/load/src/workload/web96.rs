@@ -1,38 +1,38 @@
-//! A workload like that of SPECweb96: many directories of the same 36 files in four classes of sizes.
+//! Workload similar to SPECweb96: directories of the same 36 files in four size classes.
 //!
-//! The number of directories grows with the load it is meant for, 10·√(rate/5), so that a faster server also has more to
-//! keep at hand. Directories are chosen evenly, classes 35/50/14/1 %, and within a class the files by a Poisson
-//! distribution over 0 to 8, cut off there and made whole again. Its λ is a parameter, printed with every result: what the
-//! original has is not published in a form that could be checked, so figures of the two must not be set side by side.
-//! "SPECweb" is a trademark, and results under that name need the licensed kit.
+//! The number of directories grows with the intended load, 10·√(rate/5), so that a faster server also needs a larger
+//! working set. Directories are chosen uniformly, classes with 35/50/14/1 %, and files within a class by a Poisson
+//! distribution truncated to 0 to 8 and renormalised. Its λ is a parameter, printed with every result. The original's
+//! value is not published in verifiable form, so results of the two are not comparable. "SPECweb" is a trademark, and
+//! results under that name require the licensed kit.
 
 use super::{Address, Entry, Method, Workload};
 use std::fmt;
 
-/// Files of a class in a directory.
+/// Files per class and directory.
 pub const FILES: usize = 9;
 
-/// Classes.
+/// Number of classes.
 pub const CLASSES: usize = 4;
 
-/// How often the classes are asked for.
+/// Request shares of the classes.
 pub const CLASS_SHARES: [f64; CLASSES] = [0.35, 0.50, 0.14, 0.01];
 
 /// The middle of 0 to 8.
 pub const LAMBDA_DEFAULT: f64 = 4.0;
 
-/// Most directories; at 4.9 MiB each that is far beyond any machine's disk.
+/// Maximum directories; at 4.9 MiB each, about 95 GiB.
 pub const DIRECTORIES_MAX: u64 = 20_000;
 
-/// Bytes of all files of a directory.
+/// Total bytes of the files in a directory.
 pub const DIRECTORY_BYTES: u64 = 5_119_484;
 
-/// A workload that cannot be made.
+/// Error of workload parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShapeError {
-    /// The load is not above 0, or it asks for more than [`DIRECTORIES_MAX`] directories.
+    /// The load is not above 0, or requires more than [`DIRECTORIES_MAX`] directories.
     Load(f64),
-    /// λ is not above 0, or it is above 100.
+    /// λ is not above 0, or is above 100.
     Lambda(f64),
 }
 
@@ -50,16 +50,16 @@ impl fmt::Display for ShapeError {
 
 impl std::error::Error for ShapeError {}
 
-/// Size of file `file` (0 to 8) of class `class` (0 to 3): from 0.1 KiB on in steps of that, and ten times as much in each
-/// class more, rounded down.
+/// Size of file `file` (0 to 8) of class `class` (0 to 3) in bytes: multiples of 0.1 KiB, ten times as large in each
+/// further class, rounded down.
 pub const fn file_bytes(class: usize, file: usize) -> u64 {
     let tenths = (file as u64 + 1) * [1, 10, 100, 1000][class % CLASSES];
     tenths * 1024 / 10
 }
 
-/// Chances of the files 0 to 8 within a class: Poisson of mean `lambda`, cut off and made whole again.
+/// Probabilities of files 0 to 8 within a class: Poisson with mean `lambda`, truncated and renormalised.
 pub fn file_chances(lambda: f64) -> [f64; FILES] {
-    // The factor e^-λ is the same for all and goes in the division.
+    // The common factor e^-λ cancels in the division.
     let mut term = 1.0;
     let terms: [f64; FILES] = std::array::from_fn(|file| {
         if file > 0 {
@@ -71,7 +71,7 @@ pub fn file_chances(lambda: f64) -> [f64; FILES] {
     terms.map(|term| term / total)
 }
 
-/// Directories for so many operations a second: 10·√(rate/5), to the nearest, at least 1.
+/// Number of directories for this many operations per second: 10·√(rate/5), rounded, at least 1.
 pub fn directories(ops_per_s: f64) -> Result<u64, ShapeError> {
     check_directories(10.0 * (ops_per_s / 5.0).sqrt(), ops_per_s)
 }
@@ -86,10 +86,10 @@ pub(super) fn check_directories(directories: f64, load: f64) -> Result<u64, Shap
     }
 }
 
-/// The workload for a server that is meant to do so many operations a second.
+/// Workload for a server intended for this many operations per second.
 ///
 /// # Errors
-/// When the rate or λ makes no sense.
+/// Fails if the rate or λ is invalid.
 pub fn workload(ops_per_s: f64, lambda: f64) -> Result<Workload, ShapeError> {
     if !(lambda > 0.0 && lambda <= 100.0) {
         return Err(ShapeError::Lambda(lambda));
@@ -109,7 +109,7 @@ pub fn workload(ops_per_s: f64, lambda: f64) -> Result<Workload, ShapeError> {
     Ok(workload)
 }
 
-/// All files of all directories with their chances.
+/// All files of all directories with their probabilities.
 pub(super) fn build(
     name: &'static str,
     directories: u64,

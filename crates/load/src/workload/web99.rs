@@ -1,20 +1,20 @@
-//! A workload like the static part of SPECweb99: directories of unequal fame, files too, and sessions.
+//! Workload similar to the static part of SPECweb99: directories and files of unequal popularity, and sessions.
 //!
 //! Directories are those of [`super::web96`], 25 + (400,000/122,000)·connections/5 of them, chosen by Zipf's law with
-//! exponent 1; within a class the files have Zipf's chances in the order 4, 3, 5, 2, 6, 1, 7, 8, 0. A connection has one
-//! request in 30 % of cases, otherwise 5 to 15. What the original has besides (dynamic answers, POST, cookies, lines of a
-//! given speed) is not here, so figures of the two must not be set side by side.
+//! exponent 1. Within a class the files have Zipf probabilities in the order 4, 3, 5, 2, 6, 1, 7, 8, 0. A connection
+//! has one request in 30 % of cases, otherwise 5 to 15. Other parts of the original (dynamic responses, POST, cookies,
+//! limited line speeds) are missing, so results of the two are not comparable.
 
 use super::Workload;
 use super::web96::{DIRECTORY_BYTES, FILES, ShapeError, build, check_directories};
 
-/// The files of a class by their fame, the first the most wanted.
+/// Files of a class by popularity, most popular first.
 const FAME: [usize; FILES] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
 
-/// Requests of a session: 30 % one, else 5 to 15, each as likely (rounding makes whole numbers of the ends).
+/// Requests per session: 30 % one, else 5 to 15 with equal probability (the ends are rounded to integers).
 pub const SESSION_LENGTH: &str = "30%:1,70%:uniform:4.5..15.5";
 
-/// Chances of the files 0 to 8 within a class.
+/// Probabilities of files 0 to 8 within a class.
 pub fn file_chances() -> [f64; FILES] {
     let total: f64 = (1..=FILES).map(|rank| 1.0 / rank as f64).sum();
     let mut chances = [0.0; FILES];
@@ -24,15 +24,15 @@ pub fn file_chances() -> [f64; FILES] {
     chances
 }
 
-/// Directories for so many connections, to the nearest.
+/// Number of directories for this many connections, rounded.
 pub fn directories(connections: f64) -> Result<u64, ShapeError> {
     check_directories(25.0 + 400_000.0 / 122_000.0 * connections / 5.0, connections)
 }
 
-/// The workload for a server that is meant to have so many connections at once.
+/// Workload for a server intended for this many concurrent connections.
 ///
 /// # Errors
-/// When that number makes no sense.
+/// Fails if that number is invalid.
 pub fn workload(connections: f64) -> Result<Workload, ShapeError> {
     let directories = directories(connections)?;
     let zipf = |directory: u64| 1.0 / (directory as f64 + 1.0);
