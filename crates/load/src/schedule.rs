@@ -291,14 +291,14 @@ impl Schedule {
         }
     }
 
-    /// The server closed the connection of a slot between bursts. The visit, if any, goes on with a new connection.
+    /// Handles a close by the server between bursts. The visit, if any, continues on a new connection.
     pub fn handle_closed(&mut self, slot: u32) {
         if let Some(state) = self.slots.get_mut(slot as usize) {
             state.is_open = false;
         }
     }
 
-    /// The connection of a slot stands: the growing pauses between attempts to connect are over.
+    /// Handles an established connection: resets the pause between connection attempts.
     pub fn handle_connected(&mut self, slot: u32) {
         self.retries.handle_connected();
         if let Some(state) = self.slots.get_mut(slot as usize) {
@@ -306,8 +306,8 @@ impl Schedule {
         }
     }
 
-    /// The warm-up is over: time and counts of the plan's stop begin at `from_ns`. All threads are given the same, best a
-    /// little ahead of the clock. Plans that know the length of their warm-up do it themselves.
+    /// Ends the warm-up: time and counts of the plan's stop begin at `from_ns`, which is equal for all threads and
+    /// preferably slightly in the future. Plans with a fixed warm-up call this themselves.
     pub fn begin_measuring(&mut self, from_ns: u64) {
         if self.measured_from_ns.is_some() {
             return;
@@ -318,7 +318,7 @@ impl Schedule {
                 self.deadline_ns = from_ns.saturating_add(duration_ns);
             }
             Stop::Count(count) if self.open.is_none() => {
-                // In proportion to the thread's connections, so that none of them idles while others work on.
+                // Proportional to the thread's connections, so that none idles while others work.
                 let connections = self.plan.connections_used();
                 let before = |connection| portion(count, connection, connections);
                 let end = self.share.first_connection.saturating_add(self.share.connections);
@@ -332,27 +332,27 @@ impl Schedule {
         }
     }
 
-    /// From when measured, if that is known already.
+    /// Start of measuring, if known.
     pub fn measured_from_ns(&self) -> Option<u64> {
         self.measured_from_ns
     }
 
-    /// When nothing more is intended, if that is known already.
+    /// End of scheduling, if known.
     pub fn deadline_ns(&self) -> Option<u64> {
         (self.deadline_ns != u64::MAX).then_some(self.deadline_ns)
     }
 
-    /// Ends the run early: nothing is begun any more, and arrivals that wait are not counted as dropped.
+    /// Ends the run early: nothing more begins, and waiting arrivals do not count as dropped.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Arrivals that wait for a free slot at `now_ns`.
+    /// Number of arrivals that wait for a free slot at `now_ns`.
     pub fn backlog(&mut self, now_ns: u64) -> u64 {
         self.count_backlog(now_ns)
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
