@@ -9,16 +9,16 @@ use flatout_config::model::Place;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What stands for an address until its server runs.
+/// Placeholder of an address until its server runs.
 const ADDRESS: &str = "127.0.0.1:1";
 
-/// What stands for everything else that only a run can tell.
+/// Placeholder of other values that only a run determines.
 const UNKNOWN: &str = "1";
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// Where its own words begin.
+    /// The place of its first own word.
     pub place: Place,
     /// `bench`, the URL and all that follows.
     pub words: Vec<String>,

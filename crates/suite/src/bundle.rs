@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// Name and number of the layout.
 const LAYOUT: &str = "flatout-suite-bundle/1";
 
-/// What a bundle holds of ours: `--fresh` removes these and nothing else.
+/// The files of a bundle: `--fresh` removes these and nothing else.
 const OURS: &[&str] = &[
     "suite.kdl",
     "machine.json",
@@ -37,11 +37,11 @@ const OURS: &[&str] = &[
     "logs",
     "configs",
     "work",
-    // The last: without it the folder is nobody's.
+    // The last: without it the folder is not recognised as a bundle.
     "state.json",
 ];
 
-/// What a resumption must agree with.
+/// The state that a resumption must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     layout: String,
@@ -92,7 +92,7 @@ impl std::error::Error for BundleError {}
 #[derive(Debug)]
 pub struct Bundle {
     folder: PathBuf,
-    /// When the suite was begun for the first time, in milliseconds since the epoch.
+    /// When the suite first started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
     /// True if the folder has earlier results.
     pub is_resumed: bool,
@@ -111,7 +111,7 @@ pub struct RunFiles {
     pub said: PathBuf,
     /// The costs of every server.
     pub cost: PathBuf,
-    /// Where the bench writes before the result is known to be whole.
+    /// The bench's output file before the result is known to be complete.
     pub part: PathBuf,
 }
 
@@ -135,7 +135,7 @@ impl Bundle {
             return Err(BundleError::Foreign(folder));
         }
         let lock_path = folder.join("lock");
-        // Never emptied: where it is a link, what it leads to is somebody's.
+        // Never truncated: it may be a link to another file.
         let lock = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io(&lock_path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| BundleError::Busy(folder.clone()))?;
         end_leftovers(&folder);
@@ -226,7 +226,7 @@ impl Bundle {
         write(&self.folder, report)
     }
 
-    /// Takes note of the servers that run, for whoever comes after a crash.
+    /// Records the running servers, for recovery after a crash.
     pub fn note_running(&self, leaders: &[u32]) {
         let running: Vec<(u32, u64)> =
             leaders.iter().filter_map(|pid| Some((*pid, crate::testbed::begun_at(*pid)?))).collect();
@@ -270,7 +270,7 @@ pub fn read(folder: &Path) -> Result<SuiteReport, BundleError> {
     Err(BundleError::Io(path, io::Error::other(what)))
 }
 
-/// What differs, in words.
+/// The difference, as text.
 fn difference(now: &State, there: &State, text: &str, was: &str) -> Option<String> {
     if text != was {
         let line = text.lines().zip(was.lines()).position(|(now, was)| now != was);
@@ -290,7 +290,7 @@ fn difference(now: &State, there: &State, text: &str, was: &str) -> Option<Strin
     (now.quick != there.quick).then(|| format!("it was begun {}, and this is {}", how(there.quick), how(now.quick)))
 }
 
-/// Ends servers that a crash left behind, as far as their numbers still are theirs.
+/// Stops servers that a crash left behind, if their process IDs still belong to them.
 fn end_leftovers(folder: &Path) {
     let text = fs::read_to_string(folder.join("running.json")).unwrap_or_default();
     let running: Vec<(u32, u64)> = serde_json::from_str(&text).unwrap_or_default();
@@ -315,7 +315,7 @@ fn digest(path: &Path) -> io::Result<String> {
     }
 }
 
-/// A value as a part of a file's name; one that has to be changed for that is told from others by a sum of its bytes.
+/// A value as part of a file name; if that needs changes, a checksum of its bytes distinguishes it.
 fn in_name(value: &str) -> String {
     /// Longest part of a name.
     const BYTES_MAX: usize = 40;
@@ -329,10 +329,7 @@ fn in_name(value: &str) -> String {
     format!("{plain}~{:08x}", hasher.finish() as u32)
 }
 
-/// Aside first, so that nobody finds half a file.
-///
-/// # Errors
-/// What the system said.
+/// Written under another name and renamed, so that no reader sees a partial file.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

@@ -26,7 +26,7 @@ pub struct SuiteReport {
     pub flatout_version: String,
     /// The command line, program name first.
     pub command: Vec<String>,
-    /// When it began (for the first time, where it was resumed), in milliseconds since the epoch.
+    /// When it (first) started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
     /// When it ended, in milliseconds since the epoch.
     pub ended_unix_ms: u64,
@@ -76,7 +76,7 @@ pub struct Given {
 pub struct SeedTable {
     /// The file's name without `.csv`.
     pub name: String,
-    /// Where the figures are from: the lines that begin with `#`, without it.
+    /// The source of the figures: the lines that begin with `#`, without it.
     pub source: Vec<String>,
     /// Names of the columns.
     pub columns: Vec<String>,
@@ -115,7 +115,7 @@ pub struct ServerEntry {
     pub version: Option<String>,
     /// The Debian package that brings it.
     pub package: Option<String>,
-    /// How it was started, program first; empty when it never was.
+    /// Its command line, program first; empty if it never started.
     pub command: Vec<String>,
     /// Its files, exactly as they were used.
     pub configs: Vec<ConfigEntry>,
@@ -192,7 +192,7 @@ pub struct Cell {
     pub figures: Vec<Figure>,
     /// Its runs, one for each repetition that came to an end.
     pub runs: Vec<RunEntry>,
-    /// Why there are no runs, or fewer than asked for.
+    /// Why runs are missing.
     pub absent: Option<Why>,
 }
 
@@ -243,7 +243,7 @@ pub struct ProcessCost {
     pub cpu_ns: u64,
     /// Resident memory of all its processes afterwards, in bytes, shared pages counted in each.
     pub memory_bytes: u64,
-    /// How many processes it had.
+    /// Number of its processes.
     pub processes: u32,
 }
 
@@ -331,7 +331,7 @@ impl Verdict {
 pub struct Trouble {
     /// The reason.
     pub why: Why,
-    /// Where in the suite's file: `file:line`.
+    /// Its place in the suite's file: `file:line`.
     pub place: String,
     /// The server it concerns.
     pub server: Option<String>,
@@ -388,7 +388,7 @@ impl RunEntry {
         verdict
     }
 
-    /// The verdicts on the figures that a measure is made of, those that do not hold.
+    /// The verdicts on a measure's invalid figures.
     pub fn unsound(&self, measure: Measure) -> Vec<FigureVerdict> {
         let verdicts = measure.figures().iter().map(|figure| self.verdict(*figure));
         verdicts.filter(|verdict| !verdict.soundness.is_sound()).collect()

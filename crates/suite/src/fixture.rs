@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Longest file that is made, in bytes.
+/// Upper bound of a generated file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 
 /// Files that a folder may have to be copied, and folders in folders.
@@ -37,10 +37,8 @@ pub fn parse_length(text: &str) -> Option<u64> {
 }
 
 impl Maker<'_> {
-    /// Makes a fixture in `folder`, which must not be there. It is made aside, so a half-made one is never taken for it.
-    ///
-    /// # Errors
-    /// What could not be made.
+    /// Creates a fixture in `folder`, which must not exist. It is created under another name and renamed, so a
+    /// partial one is never used.
     pub fn make(&mut self, fixture: &Fixture, folder: &Path) -> Result<(), Why> {
         if !folder.is_dir() {
             let mut aside = folder.as_os_str().to_owned();
@@ -133,7 +131,7 @@ impl Maker<'_> {
     }
 }
 
-/// The path of a file in the folder, whose own folders are made.
+/// The path of a file in the folder, whose parents are created.
 fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if name.starts_with('/') || name.split('/').any(|part| part.is_empty() || part == "..") {
         return Err(format!("{name:?} is no name of a file below the folder"));
@@ -144,12 +142,12 @@ fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// A text with `{fill}` grown so that all of it has so many bytes.
+/// A text with `{fill}` extended so that its total length is `bytes`.
 fn grow(text: &str, bytes: &str) -> Result<String, String> {
     /// Words of a plain page; what is served is not to compress better than a page does.
     const WORDS: &str =
         "The quick brown fox jumps over the lazy dog while seventeen packets wait for the wire to clear. ";
-    /// What is held in memory at once.
+    /// Upper bound of data held in memory, in bytes.
     const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
     let wanted = parse_length(bytes).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
     let wanted = wanted.ok_or_else(|| format!("{bytes:?} is no length of a text in bytes"))? as usize;

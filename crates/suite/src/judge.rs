@@ -43,7 +43,7 @@ struct Known<'r> {
     unit: &'r str,
 }
 
-/// What a check holds against each other: its server's figure, and another's or none.
+/// The operands of a check: its server's figure, and optionally another's.
 type Pair<'r> = (Known<'r>, Option<Known<'r>>);
 
 fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
@@ -112,8 +112,8 @@ fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &s
     Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
 }
 
-/// Whether the check's measure does not hold in a run that it looks at because the client was the limit, or late, or other
-/// processes ran, and for no other reason.
+/// Returns whether the check's measure is invalid in one of its runs only because the client was saturated or late,
+/// or other processes ran.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
     let is_by_client = |reason: &InvalidReason| {
         matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::Crowded)
@@ -145,7 +145,7 @@ fn against<'r>(
         Against::Number => Ok(None),
         Against::Server(server) => figure(step, &server.text, values, measure).map(Some),
         Against::Best => {
-            // A server that was not there does not count; one whose figure cannot be believed may be the best.
+            // A server that did not take part does not count; one whose figure is invalid may be the best.
             let others = step.servers.iter().filter(|server| *server != of);
             let there = others.filter(|server| step.cell(server, values).is_some_and(was_there));
             let known = there.map(|server| figure(step, server, values, measure)).collect::<Result<Vec<_>, _>>()?;
@@ -176,7 +176,8 @@ fn against<'r>(
     }
 }
 
-/// Whether a server took part, be it only for a time: who failed in one repetition has been measured in others.
+/// Returns whether a server took part, even temporarily: one that failed in one repetition has been measured in
+/// others.
 fn was_there(cell: &Cell) -> bool {
     !cell.runs.is_empty() || cell.absent.as_ref().and_then(Reason::of).is_none_or(Reason::is_failure)
 }

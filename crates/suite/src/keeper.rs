@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 /// The variable by which a child knows that its parent is its keeper: the parent's number.
 const KEEPER: &str = "FLATOUT_SUITE_KEEPER";
 
-/// How long a child that is told to end may take to stop its servers, and the keeper to end what is left.
+/// Timeout for a stopped child to stop its servers, and for the keeper to stop the rest.
 const END_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// How long what is left may take to end once it is killed.
+/// Timeout for killed processes to end.
 const LEFT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Between two looks at something that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether everything is over, for the thread that watches for signals.
+/// True when everything is over, for the signal thread.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether this process has a keeper. It is then notified when its keeper ends; processes it starts are not
@@ -40,10 +40,10 @@ pub fn is_kept() -> bool {
     if said.is_none() || !is_parent() {
         return false;
     }
-    // Where the kernel will not, the keeper's end is not noticed, and the suite goes on.
+    // Without kernel support, the keeper's end is not noticed, and the suite continues.
     let _set = set_parent_process_death_signal(Some(Signal::TERM));
     if !is_parent() {
-        // It ended before that, and nobody will say so.
+        // It ended before that, without a notification.
         std::process::exit(128 + Signal::TERM.as_raw());
     }
     true
@@ -62,7 +62,7 @@ pub fn keep() -> io::Result<u8> {
         .spawn()?;
     let told = BTreeSet::from([child.id()]);
     let also_told = told.clone();
-    // Ctrl-C in a terminal reaches both; being told twice changes nothing.
+    // Ctrl-C in a terminal reaches both; a second notification has no effect.
     watch_interrupts(move |_| group::signal(0, &told, Signal::INT.as_raw()))?;
     watch_endings(move || {
         group::signal(0, &also_told, Signal::TERM.as_raw());

@@ -20,7 +20,7 @@ reasons! {
         name,
         /// Its unit, as reports show it.
         unit: &'static str,
-        /// Whether more of it is better.
+        /// True if a larger value is better.
         is_more_better: bool,
         text,
     }
@@ -57,7 +57,7 @@ impl Measure {
         Self::ALL.iter().copied().find(|measure| measure.name() == name)
     }
 
-    /// The figures of a run that it is made of, all of which must hold for it to hold. None for the knee, because a search
+    /// The figures of a run that determine its validity; all must be valid. None for the knee, because a search
     /// judges its own trials.
     pub const fn figures(self) -> &'static [Figure] {
         match self {
@@ -65,7 +65,7 @@ impl Measure {
             // A response that is late by the client's own doing may no longer be in time.
             Self::GoodputPerS | Self::SustainedPerS | Self::KeptShare => &[Figure::Rate, Figure::Tail],
             Self::KneePerS => &[],
-            // Memory is what the server took as well: of as many connections as were asked for.
+            // Memory is a cost as well: for as many connections as were requested.
             Self::ServerCpuPerRequest
             | Self::ServerCpuPerMib
             | Self::RequestsPerCpuS
@@ -146,7 +146,7 @@ fn bytes_peak(step: &StepReport) -> Option<f64> {
     Some((best as f64 / length_s as f64).max(step.bytes_in_per_s))
 }
 
-/// Where the client could not look at the server's processes, as in a testbed, the suite's own reading stands in.
+/// If the client could not read the server's processes, as in a testbed, the suite's own reading is used.
 fn cpu_per_request(step: &StepReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
     step.server.and_then(|cost| cost.cpu_ns_per_response).or_else(|| {
         let cost = processes.iter().find(|cost| cost.server == server)?;

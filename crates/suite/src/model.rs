@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub struct Placed {
     /// The text, with its `{names}` as they stand.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
 }
 
@@ -40,13 +40,13 @@ pub struct Suite {
     /// Tables of earlier figures that are shown beside today's: names of files in `history/` beside the suite's file,
     /// without `.csv`.
     pub seeds: Vec<Placed>,
-    /// How often every step is measured with every server.
+    /// Measurements of every step with every server.
     pub repetitions: u32,
-    /// How long one measurement lasts where its step says nothing else, in seconds.
+    /// Default duration of a measurement, in seconds.
     pub seconds: f64,
     /// Changes by `--quick`.
     pub quick: Quick,
-    /// Where servers and clients run.
+    /// The cores of servers and clients.
     pub cores: Cores,
     /// Files for servers, in order of creation.
     pub fixtures: Vec<Fixture>,
@@ -69,7 +69,7 @@ pub struct Variable {
     pub name: String,
     /// Its values, as they are written.
     pub values: Vec<String>,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
 }
 
@@ -80,7 +80,7 @@ pub struct Quick {
     pub repetitions: Option<u32>,
     /// Seconds of a measurement instead; also of steps that have a time of their own.
     pub seconds: Option<f64>,
-    /// The values that are kept of a variable; of others all are.
+    /// The values retained of a variable; other variables retain all.
     pub keep: Vec<Variable>,
     /// The steps that are left out.
     pub skip: Vec<Placed>,

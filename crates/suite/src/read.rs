@@ -20,13 +20,13 @@ use flatout_config::{Code, Diagnostics};
 use refer::References;
 use std::path::Path;
 
-/// Repetitions of a measurement at the most: a suite is to end some day.
+/// Upper bound of repetitions of a measurement.
 const REPETITIONS_MAX: u64 = 1_000;
 
-/// Seconds of a measurement at the most.
+/// Upper bound of a measurement's duration, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Measurements of a suite at the most, all combinations and repetitions counted.
+/// Upper bound of a suite's measurements, with all combinations and repetitions.
 pub(crate) const RUNS_MAX: usize = 100_000;
 
 /// The state of the parser.

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How a suite is run.
+/// Options of a suite's run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// As the suite's `quick` says.

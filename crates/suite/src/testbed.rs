@@ -20,7 +20,7 @@ pub const SERVER_ADDRESS: &str = "10.77.0.1";
 /// The host that clients run on.
 pub const CLIENT_ADDRESS: &str = "10.77.0.2";
 
-/// What the names of our namespaces begin with.
+/// Prefix of the names of testbed namespaces.
 const PREFIX: &str = "flatout-suite-";
 
 /// The properties of a link.
@@ -110,7 +110,7 @@ impl Network {
         &self.client
     }
 
-    /// Where servers listen.
+    /// The address on which servers listen.
     pub fn address(&self) -> &'static str {
         if self.link.hosts == 1 { "127.0.0.1" } else { SERVER_ADDRESS }
     }
@@ -183,7 +183,8 @@ pub fn sweep() -> Vec<String> {
     removed
 }
 
-/// Whether a name is one of ours, and its process is gone; a process that got the same number began at another time.
+/// Returns whether a name belongs to a testbed whose process is gone; a process that reused its ID has another start
+/// time.
 fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let mut parts = rest.split('-').map(str::parse::<u64>);
@@ -191,7 +192,7 @@ fn is_orphan(name: &str) -> bool {
     !std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_running(&stat, begun))
 }
 
-/// When a process began, in the kernel's ticks since it booted.
+/// Start time of a process, in the kernel's ticks since boot.
 pub fn begun_at(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(state_and_begin(&stat)?.1)
@@ -204,7 +205,7 @@ fn state_and_begin(stat: &str) -> Option<(&str, u64)> {
     Some((fields.next()?, fields.nth(18)?.parse().ok()?))
 }
 
-/// Whether a process that began then still runs. One that has ended, and of whom nobody has asked how, does not.
+/// Returns whether the process with that start time is still running. A zombie is not.
 fn is_running(stat: &str, begun: u64) -> bool {
     state_and_begin(stat).is_some_and(|(state, at)| at == begun && !matches!(state, "Z" | "X"))
 }
@@ -214,7 +215,7 @@ fn remove(name: &str) {
     let pids = pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let pids: BTreeSet<u32> = pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
     crate::server::group::signal(0, &pids, 9);
-    // Whoever finds it gone has nothing left to do.
+    // If it is gone already, nothing is left to do.
     let _removed = run("ip", &["netns", "delete", name]);
 }
 

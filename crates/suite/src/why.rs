@@ -7,7 +7,7 @@ reasons! {
     /// Why something is missing, or went wrong.
     pub enum Reason {
         name,
-        /// Whether the suite fails by it; what is merely not to be had here is no failure.
+        /// True if it fails the suite; something merely unavailable here does not.
         is_failure: bool,
         text,
     }

@@ -8,7 +8,7 @@ use flatout_config::model::Place;
 pub struct Check {
     /// Its name, in words.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// The step the figure is of.
     pub step: Placed,

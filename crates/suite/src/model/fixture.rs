@@ -3,12 +3,12 @@
 use super::Placed;
 use flatout_config::model::Place;
 
-/// A folder that is made once, before the first step; `{its name}` is its path.
+/// A folder that is created once, before the first step; `{its name}` is its path.
 #[derive(Clone, Debug, Default)]
 pub struct Fixture {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// Its content.
     pub pieces: Vec<Piece>,

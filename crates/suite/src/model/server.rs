@@ -8,7 +8,7 @@ use flatout_config::model::Place;
 pub struct Server {
     /// Its name in the suite.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// Its description for reports; empty if its name suffices.
     pub about: String,
@@ -20,7 +20,7 @@ pub struct Server {
     pub start: Vec<Placed>,
     /// Environment variables beside those of this process.
     pub environment: Vec<(String, Placed)>,
-    /// How it is found to be ready.
+    /// Its readiness check.
     pub ready: Ready,
     /// Servers that run beside it and start before it, such as an application server or an origin.
     pub after: Vec<Placed>,
@@ -46,7 +46,7 @@ pub struct Program {
     pub version: Option<VersionAsked>,
 }
 
-/// How old a program may be.
+/// A minimum version of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionAsked {
     /// Numbers of the version, the greatest first.
@@ -55,7 +55,7 @@ pub struct VersionAsked {
     pub text: String,
     /// The arguments by which the program says its version.
     pub from: Vec<String>,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
 }
 
@@ -68,13 +68,13 @@ pub struct ConfigFile {
     pub content: Placed,
 }
 
-/// How a server is found to be ready.
+/// A server's readiness check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// A path that is answered with a status below 400; without one, a connection is enough.
     pub path: Option<Placed>,
     /// A socket in the file system that takes connections, instead of the port.
     pub socket: Option<Placed>,
-    /// How long it may take, in milliseconds.
+    /// Its timeout, in milliseconds.
     pub timeout_ms: u64,
 }

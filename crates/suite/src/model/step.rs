@@ -8,7 +8,7 @@ use flatout_config::model::Place;
 pub struct Step {
     /// Its name: letters, digits and hyphens.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// Its question.
     pub about: String,
@@ -24,11 +24,11 @@ pub struct Step {
     pub testbed: Option<Placed>,
     /// The classic view the report shows it in.
     pub view: Option<String>,
-    /// How often it is measured, where it is not as often as the suite.
+    /// Number of repetitions, if different from the suite's.
     pub repetitions: Option<u32>,
-    /// How long, where it is not as long as the suite's measurements, in seconds.
+    /// Duration, if different from the suite's, in seconds.
     pub seconds: Option<f64>,
-    /// How long a measurement is expected to last where `--duration` does not say, in seconds, for the time left.
+    /// Expected duration of a measurement without `--duration`, in seconds, for the estimated remaining time.
     pub expected_seconds: Option<f64>,
     /// A variable made of a figure of an earlier step.
     pub takes: Vec<Take>,
@@ -49,7 +49,7 @@ pub struct Step {
 pub struct Take {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// The step the figure is of.
     pub step: String,

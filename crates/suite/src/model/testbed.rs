@@ -8,7 +8,7 @@ use flatout_config::model::Place;
 pub struct Testbed {
     /// Its name.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// Its description.
     pub about: String,

@@ -133,7 +133,7 @@ impl Reader<'_> {
         placed
     }
 
-    /// Whether a part of this name has been read already.
+    /// Returns whether a part of this name exists already.
     pub(super) fn references_has(&self, kind: &str, name: &str) -> bool {
         self.references.has(kind, name)
     }

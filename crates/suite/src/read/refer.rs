@@ -10,26 +10,26 @@ use flatout_config::{Code, nearest};
 /// Names that every text of a server or step may have in braces.
 pub(crate) const BUILT_IN: &[&str] = &["address", "cores", "dir", "flatout", "port", "port2", "suite-dir", "url"];
 
-/// Those of them that may name another server behind a colon.
+/// Those of them that may name another server after a colon.
 pub(crate) const OF_SERVER: &[&str] = &["address", "dir", "port", "port2", "url"];
 
-/// What was said up to now.
+/// The references so far.
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// What there is: kind, name, place.
+    /// Existing parts: kind, name, place.
     known: Vec<(&'static str, String, Span)>,
-    /// What is referred to: kind, name, place.
+    /// Referenced parts: kind, name, place.
     referred: Vec<(&'static str, String, Span)>,
     /// Names in braces where a wrong one can only be a mistake: the text, its place, and names that are known there besides.
     texts: Vec<(String, Span, Vec<String>)>,
     /// Values of variables that are named elsewhere: variable, value, place.
     values: Vec<(String, String, Span)>,
-    /// What checks name of their steps: step, kind, name, place.
+    /// References of checks to parts of their steps: step, kind, name, place.
     pub(super) parts: Vec<(String, &'static str, String, Span)>,
 }
 
 impl References {
-    /// Whether a part of this name has been read already.
+    /// Returns whether a part of this name exists already.
     pub(super) fn has(&self, kind: &str, name: &str) -> bool {
         self.known.iter().any(|(of, known, _)| *of == kind && known == name)
     }
@@ -68,7 +68,7 @@ impl Reader<'_> {
         self.references.texts.push((text.to_owned(), span, more.to_owned()));
     }
 
-    /// Takes note that values of a variable are named; the setting is `NAME VARIABLE VALUES…`.
+    /// Records a reference to values of a variable; the setting is `NAME VARIABLE VALUES…`.
     pub(super) fn refer_kept(&mut self, kept: &Variable, node: &Node) {
         let spans: Vec<Span> = node.arguments.iter().map(|value: &Value| value.span).collect();
         self.refer("variable", &kept.name, spans.first().copied().unwrap_or(node.span));

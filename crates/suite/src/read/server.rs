@@ -22,7 +22,7 @@ const SETTINGS: &[&str] = &[
     "stop-signal",
 ];
 
-/// How long a server may take to be ready unless the suite says otherwise, in milliseconds: a busy machine's patience.
+/// Default timeout of a server's readiness, in milliseconds, sufficient on a busy machine.
 const READY_TIMEOUT_MS: u64 = 20_000;
 
 /// Signals that servers end by in order, with the kernel's numbers on Linux.

@@ -8,7 +8,7 @@ use flatout_config::syntax::{Node, Scalar, Value};
 use flatout_config::{Code, nearest};
 
 impl Reader<'_> {
-    /// A setting that nobody here knows.
+    /// Reports an unknown setting.
     pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
         let near = nearest(&node.name, allowed);
         let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{}`", node.name));
@@ -18,7 +18,7 @@ impl Reader<'_> {
         draft.note(format!("allowed here: {}", allowed.join(", ")));
     }
 
-    /// Whether a setting comes for the first time in its block; reported when not.
+    /// Returns whether a setting is the first of its name in its block, and reports duplicates.
     pub(super) fn first<'n>(&mut self, seen: &mut Vec<(&'n str, Span)>, node: &'n Node) -> bool {
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == node.name) {
             let message = format!("`{}` is given twice", node.name);
@@ -170,7 +170,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    /// The name that a block has behind its own.
+    /// The name that follows a block's keyword.
     pub(super) fn name_of(&mut self, node: &Node) -> Option<String> {
         let value = self.one(node)?;
         self.name(value)

@@ -18,13 +18,13 @@ pub(super) struct Bar {
     pub max: f64,
     /// The unit of all three.
     pub unit: String,
-    /// Whether it is a figure of other hardware.
+    /// True if it is a figure of other hardware.
     pub is_other: bool,
 }
 
 /// Bars that stand together.
 pub(super) struct Group {
-    /// What they have in common; may be empty.
+    /// Their common name; may be empty.
     pub name: String,
     /// The bars.
     pub bars: Vec<Bar>,

@@ -64,7 +64,7 @@ pub(super) fn of_pictures(report: &SuiteReport, step: &StepEntry) -> Vec<String>
     measures
 }
 
-/// What the checks of this step are of.
+/// The measures of this step's checks.
 fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for check in report.checks.iter().filter(|check| check.step == step.name) {
@@ -75,12 +75,12 @@ fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     names
 }
 
-/// Whether the clock decided when requests were due.
+/// Returns whether the step runs in open loop.
 pub(super) fn is_open(step: &StepEntry) -> bool {
     step.cells.iter().any(|cell| cell.figure("offered-per-s").is_some())
 }
 
-/// Whether answers are long, such as a large file's: then how fast the best second was says something.
+/// Returns whether responses are long, such as large files: the rate of the best second is meaningful then.
 fn has_large(step: &StepEntry) -> bool {
     /// Mean length of an answer, in bytes.
     const LARGE_BYTES: f64 = 1_048_576.0;
@@ -90,7 +90,7 @@ fn has_large(step: &StepEntry) -> bool {
     })
 }
 
-/// Whether connections are opened while it is measured.
+/// Returns whether connections are opened during the measurement.
 fn opens_many(step: &StepEntry) -> bool {
     let asks = |argument: &String| matches!(argument.as_str(), "--close" | "--per" | "--calls");
     step.bench.iter().any(asks)

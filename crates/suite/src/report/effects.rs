@@ -76,7 +76,7 @@ pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
                     name: heading(measure),
                     kind: if is_rate { MeasureKind::Rate } else { MeasureKind::Cost },
                 };
-                // What is measured to know the noise is not held against itself.
+                // The baseline for noise is not compared with itself.
                 let same = same.filter(|_| !other.server.ends_with(AGAIN));
                 effects.push(Effect {
                     values: one.values.clone(),

@@ -50,7 +50,7 @@ pub(super) fn heading(measure: &str) -> String {
     }
 }
 
-/// What a measure is, in a sentence.
+/// A one-sentence explanation of a measure.
 pub(super) fn explained(measure: &str) -> &'static str {
     Measure::parse(measure).map_or("", Measure::text)
 }

@@ -6,7 +6,7 @@ use crate::document::{
 };
 use flatout_load::report::MachineReport;
 
-/// What would be an element in a page that lets it through.
+/// Text that would be an element if a page did not escape it.
 pub(super) const EVIL: &str = "<script>alert(1)</script>\"'><img src=x>";
 
 /// Repetitions of every cell: enough for intervals.

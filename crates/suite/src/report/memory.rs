@@ -46,7 +46,7 @@ fn lines(report: &SuiteReport) -> Vec<Line> {
     lines
 }
 
-/// What the cell's own server held after each of its runs.
+/// The memory of the cell's own server after each of its runs.
 fn memory_of(cell: &Cell) -> impl Iterator<Item = u64> {
     let processes = cell.runs.iter().flat_map(|run| &run.processes);
     processes.filter(|cost| cost.server == cell.server && cost.memory_bytes > 0).map(|cost| cost.memory_bytes)

@@ -5,7 +5,7 @@ use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::html::{date, document};
 use maud::{Markup, html};
 
-/// What this page has beside the style of the lab's own.
+/// The style of this page, in addition to the lab's.
 const MORE_STYLE: &str = include_str!("page.css");
 
 pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {

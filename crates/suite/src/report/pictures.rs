@@ -105,7 +105,7 @@ fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str,
     Chart { title, x, left, right: None, cells: Vec::new(), lines }
 }
 
-/// Where a cell stands: what it was offered where the clock decides, else the variable's value.
+/// The position of a cell: the offered load in open loop, else the variable's value.
 fn point(cell: &Cell, measure: &str, axis: &str) -> Option<(f64, f64)> {
     let offered = cell.figure("offered-per-s").map(|figure| figure.median);
     let x = offered.or_else(|| value_of(cell, axis)?.parse().ok())?;
@@ -148,7 +148,7 @@ fn groups(
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for cell in step.cells.iter().filter(|cell| others(cell, axis) == *values) {
-        // Where there is one bar for each server, it has the server's name beside it.
+        // With one bar per server, the server's name is its label.
         let name = value_of(cell, axis).map_or_else(|| cell.server.clone(), |value| format!("{axis} {value}"));
         if groups.last().is_none_or(|group| group.name != name) {
             if groups.len() == GROUPS_MAX {

@@ -32,7 +32,7 @@ fn one(server: &ServerEntry) -> Markup {
     }
 }
 
-/// What went wrong.
+/// The problems of a run.
 pub(super) fn troubles(report: &SuiteReport) -> Markup {
     html! { @if !report.troubles.is_empty() { section {
         h2 { "What went wrong" }

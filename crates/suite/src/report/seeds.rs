@@ -13,7 +13,7 @@ use crate::measure::Measure;
 use flatout_lab::view::units;
 use maud::{Markup, html};
 
-/// What a table's own lines begin with.
+/// Prefix of a table's directives.
 const BESIDE: &str = "beside ";
 const RANK: &str = "rank ";
 
@@ -38,7 +38,7 @@ impl Beside<'_> {
         Some(row.get(self.column)?.parse::<f64>().ok()? * self.factor)
     }
 
-    /// What it is called in a legend: never without saying that it is of other hardware.
+    /// Its name in a legend, which always mentions the other hardware.
     pub(super) fn title(&self) -> String {
         format!("{}, other hardware", when(self.table))
     }
@@ -73,7 +73,7 @@ pub(super) fn beside<'a>(report: &'a SuiteReport, step: &StepEntry, measure: &st
     found
 }
 
-/// What `rank` says.
+/// The content of a `rank` directive.
 pub(super) struct Ranked<'a> {
     /// The table.
     pub table: &'a SeedTable,
@@ -119,7 +119,7 @@ pub(super) fn section(report: &SuiteReport) -> Markup {
     } } }
 }
 
-/// Where the figures are from.
+/// The source of the figures.
 pub(super) fn provenance(table: &SeedTable) -> Markup {
     let is_ours = |line: &&String| {
         let line = line.trim();

@@ -47,7 +47,7 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
     } } }
 }
 
-/// What has no figures, and why.
+/// Missing figures, and the reasons.
 fn absences(step: &StepEntry) -> Markup {
     let mut lines: Vec<String> = Vec::new();
     for cell in &step.cells {
@@ -133,7 +133,7 @@ fn capacity(step: &StepEntry) -> Markup {
     } } }
 }
 
-/// What a question of the bench found, in its own sentence.
+/// The answer to a question of the bench, in its own sentence.
 fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
     let asks = |argument: &String| matches!(argument.as_str(), "--find-knee" | "--overload" | "--vs");
     if !step.bench.iter().any(asks) {
@@ -151,7 +151,7 @@ fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
     html! { @if !lines.is_empty() { ul { @for line in &lines { li { (line) } } } } }
 }
 
-/// The machine's limit beside the figures, where the step asked for it.
+/// The machine's limit beside the figures, if the step requests it.
 fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
     if !step.bench.iter().any(|argument| argument == "--limit") {
         return html! {};
@@ -193,7 +193,7 @@ fn views(step: &StepEntry, runs: Runs<'_>) -> Markup {
     } }
 }
 
-/// What the measures of a step's table mean.
+/// The meanings of the measures in a step's table.
 pub(super) fn glossary(report: &SuiteReport) -> Markup {
     let mut names: Vec<String> = Vec::new();
     for name in report.steps.iter().flat_map(|step| of_table(report, step)) {

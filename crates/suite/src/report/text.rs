@@ -21,7 +21,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
         add_step(&mut text, report, step, style);
     }
     text.push('\n');
-    // What matters most stands last, where a reader of a terminal looks.
+    // The most important one last, where a reader of a terminal looks.
     for check in checks_by_weight(report).iter().rev() {
         let weight = match check.verdict {
             Verdict::Met => Weight::Good,
@@ -53,7 +53,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     text
 }
 
-/// How many there are, in how many of them a figure does not hold, and how many have none that holds.
+/// Number of measurements, of those with an invalid figure, and of those without a valid one.
 fn measurements(report: &SuiteReport) -> String {
     let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
     let mut text = units::plural(runs().count() as u64, "measurement", "measurements");

@@ -16,27 +16,27 @@ use std::time::{Duration, Instant};
 /// Between two looks at a bench that runs.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a bench may take beyond what is expected, in multiples of it and beside them: searches take their time.
+/// Bounds of a bench's overtime, as a multiple of its expected duration and in addition to it: searches take long.
 const PATIENCE_TIMES: f64 = 20.0;
 const PATIENCE_S: f64 = 600.0;
 
-/// How long a bench that is told to end may take to do so.
+/// Timeout for a stopped bench to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Debug)]
 pub(super) struct Measurement<'m> {
     /// Program and arguments, the namespace's words first.
     pub(super) command: Vec<String>,
-    /// Where its results go.
+    /// The files of its results.
     pub(super) files: &'m RunFiles,
     /// The client's cores.
     pub(super) cores: &'m [usize],
-    /// How long it should take, in seconds.
+    /// Its expected duration, in seconds.
     pub(super) expected_s: f64,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(super) enum Ending {
     /// A result, which may be invalid.
@@ -54,7 +54,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
     let Measurement { command: words, files, cores, expected_s } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
-    // What an earlier run left there is none of this one's.
+    // A leftover of an earlier run must not be mistaken for this one's.
     match fs::remove_file(&files.part) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return failed(format!("{}: {error}", files.part.display()));
@@ -113,7 +113,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     failed(format!("the bench ended with {status}, and left no result: {said}"))
 }
 
-/// Ends a bench: it is told, and then made to.
+/// Stops a bench, by force if necessary.
 fn end(child: &mut Child) {
     let members = BTreeSet::from([child.id()]);
     group::signal(0, &members, 15);
@@ -124,7 +124,7 @@ fn end(child: &mut Child) {
         }
         std::thread::sleep(LOOK);
     }
-    // What cannot be killed is waited for by nobody.
+    // A process that cannot be killed is not awaited.
     let _killed = child.kill();
     let _ended = child.wait();
 }
@@ -152,7 +152,7 @@ pub(crate) fn words(url: &str, part: &Path, seconds: f64, quick_s: Option<f64>, 
     words
 }
 
-/// Whether the words say when to end.
+/// Returns whether the command line specifies an end.
 fn has_end(words: &[String]) -> bool {
     words.iter().any(|word| {
         let name = word.split('=').next().unwrap_or("");

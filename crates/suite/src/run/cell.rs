@@ -51,7 +51,7 @@ fn judged<'l>(
         let left: Vec<Invalid> = invalid.iter().filter(|invalid| !is_meant(invalid)).cloned().collect();
         for verdict in &mut verdicts {
             verdict.merge(&figures::verdict(verdict.figure, evidence, &left));
-            // What was cut short is no repetition of what ran to its end.
+            // An interrupted run is not comparable with a complete one.
             for invalid in left.iter().filter(|invalid| invalid.reason.is_of_a_part()) {
                 verdict.add(invalid.reason, Soundness::Unknown);
             }
@@ -63,7 +63,7 @@ fn judged<'l>(
     (texts, verdicts)
 }
 
-/// What a run says, measure by measure.
+/// The values of a run, by measure.
 pub(super) fn values(cell: &Cell, report: &RunReport, processes: &[ProcessCost]) -> Vec<(Measure, f64)> {
     let value = |measure: &Measure| Some((*measure, measure.value(report, &cell.server, processes)?));
     Measure::ALL.iter().filter_map(value).collect()

@@ -27,7 +27,7 @@ pub(super) struct Engine<'r> {
     pub(super) found: BTreeMap<String, Found>,
     /// Servers that run.
     pub(super) instances: Vec<Instance>,
-    /// Where they are.
+    /// Their locations.
     pub(super) places: Vec<Whereabouts>,
     /// The network of the present step.
     pub(super) network: Option<Network>,
@@ -103,7 +103,7 @@ pub fn run(suite: &Suite, options: &Options, watch: &mut dyn Progress, stop: &St
     engine.finish()
 }
 
-/// Whether a step is measured in this run; what it has from before is in the result in any case.
+/// Returns whether a step is measured in this run; earlier results are included in any case.
 pub(super) fn is_measured(suite: &Suite, options: &Options, step: &Step) -> bool {
     let is_skipped = options.quick && suite.quick.skip.iter().any(|skipped| skipped.text == step.name);
     !is_skipped && (options.only.is_empty() || options.only.contains(&step.name))
@@ -145,7 +145,7 @@ pub(super) fn expected_s_of(suite: &Suite, options: &Options, step: &Step) -> f6
     /// A bench's own beginning and end.
     const AROUND_S: f64 = 0.3;
     let own = step.expected_seconds.filter(|_| !options.quick || suite.quick.seconds.is_none());
-    /// What precedes a measurement: about as long as it takes to ask for some thousand files.
+    /// Estimated preparation of a measurement, in seconds: about as long as some thousand requests for files.
     const FIRST_S: f64 = 1.0;
     let first = if step.first.is_empty() { 0.0 } else { FIRST_S };
     own.unwrap_or_else(|| seconds_of(suite, options, step)) + AROUND_S + first
@@ -178,7 +178,7 @@ fn head(suite: &Suite, options: &Options, bundle: &Bundle) -> SuiteReport {
 
 impl Engine<'_> {
     fn find_servers(&mut self) {
-        // What was measured before an interruption was measured with the files and logs of then.
+        // Measurements before an interruption used the files and logs of that time.
         let earlier = crate::bundle::read(self.bundle.folder()).map(|report| report.servers).unwrap_or_default();
         for server in &self.suite.servers {
             let mut entry = ServerEntry {
@@ -206,7 +206,7 @@ impl Engine<'_> {
             }
             self.report.servers.push(entry);
         }
-        // Whoever needs what is missing is missing as well.
+        // A server is unavailable if another one it needs is.
         let mut later: Vec<(String, Why)> = Vec::new();
         for server in &self.suite.servers {
             let absent = combine::needed(self.suite, &server.name)
@@ -324,7 +324,7 @@ impl Engine<'_> {
         self.report.troubles.push(trouble);
     }
 
-    /// Stops every server, and ends what they left behind.
+    /// Stops every server and all their descendants.
     pub(super) fn stop_servers(&mut self) {
         let instances = std::mem::take(&mut self.instances);
         // Those that others need were started first, and end last.
@@ -340,7 +340,7 @@ impl Engine<'_> {
         let name = instance.launch.name.clone();
         let log = instance.launch.log.clone();
         if let Some(text) = instance.stop().port_holder {
-            // What it left behind holds the port; with that gone it must be free.
+            // Its leftovers hold the port, which must be free without them.
             let known: BTreeSet<u32> = self.instances.iter().map(Instance::leader).collect();
             if group::reap_orphans(&known).is_empty() {
                 let place = self.suite.server(&name).map(|server| server.place.clone()).unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::template::Name;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Where a server is.
+/// The location of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whereabouts {
     pub(super) server: String,
@@ -14,7 +14,7 @@ pub(super) struct Whereabouts {
     pub(super) dir: PathBuf,
 }
 
-/// What names stand for.
+/// The values of names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill<'f> {
     /// The server that names without a colon are of.
@@ -25,7 +25,7 @@ pub(super) struct Fill<'f> {
     pub(super) values: &'f Values,
     /// Folders of fixtures.
     pub(super) fixtures: &'f [(String, PathBuf)],
-    /// How many cores a server has.
+    /// Number of the server's cores.
     pub(super) cores: usize,
     /// The folder of the suite's file.
     pub(super) suite_dir: &'f Path,

@@ -45,7 +45,7 @@ impl<'r> Engine<'r> {
                 if Reason::of(&why).is_none_or(Reason::is_failure) {
                     self.trouble(&why, &testbed.place, None, Some(&step.name), Vec::new());
                 } else if let Some(entry) = self.report.testbeds.iter_mut().find(|entry| entry.name == testbed.name) {
-                    // What cannot be had here is said once, and left out from here on.
+                    // A missing resource is reported once, and omitted from here on.
                     if entry.absent.is_none() {
                         self.watch.say(&why.text);
                     }
@@ -105,7 +105,7 @@ impl<'r> Engine<'r> {
             Some(network) => network.address().parse().map_err(std::io::Error::other)?,
             None => server.address.parse().map_err(std::io::Error::other)?,
         };
-        // A namespace has all its ports free; those that are free here are told apart at least.
+        // A namespace has all its ports free; at least use distinct ones that are free here.
         let asked: IpAddr = if self.network.is_some() { IpAddr::from([127, 0, 0, 1]) } else { ip };
         let taken: Vec<u16> = self.places.iter().flat_map(|place| [place.address.port(), place.port2]).collect();
         let free = || -> std::io::Result<u16> {
@@ -133,7 +133,7 @@ impl<'r> Engine<'r> {
         self.bundle.path(&format!("logs/{server}-{}.log", self.starts.get(server).copied().unwrap_or(0)))
     }
 
-    /// Has one server run as its texts say now: one that runs with other texts is started anew.
+    /// Ensures that a server runs with its current texts: one that runs with other texts is restarted.
     fn server_for(&mut self, server: &Server, values: &Values) -> Result<(), Why> {
         let launch = self.launch(server, values)?;
         let configs: Vec<(String, String)> = {
@@ -219,7 +219,7 @@ impl<'r> Engine<'r> {
         })
     }
 
-    /// A server's files, in its folder and in the bundle. Those of a later start that are the same are not kept twice.
+    /// Writes a server's files to its folder and to the bundle. Identical ones of a later start are not stored twice.
     fn write_configs(
         &mut self,
         server: &Server,
@@ -258,7 +258,7 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// What the processes of these servers have taken up to now.
+    /// The costs of these servers' processes so far.
     pub(super) fn costs(&self, servers: &[String]) -> Vec<Cost> {
         let instances = self.instances.iter().filter(|instance| servers.contains(&instance.launch.name));
         instances
@@ -275,7 +275,7 @@ impl<'r> Engine<'r> {
     }
 }
 
-/// What a server's processes have taken up to a moment.
+/// The cost of a server's processes up to a moment.
 pub(super) struct Cost {
     server: String,
     cpu: CpuReading,

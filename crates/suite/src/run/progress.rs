@@ -4,14 +4,14 @@ use std::time::Instant;
 
 /// A receiver of a suite's progress.
 pub trait Progress {
-    /// Something to be seen while it lasts: what is done, of how much, how long the rest is likely to take, in seconds.
+    /// Reports the current measurement, the progress, and the estimated remaining time in seconds.
     fn tell(&mut self, told: &Told<'_>);
 
     /// Something to be read, such as a server that was left out.
     fn say(&mut self, line: &str);
 }
 
-/// How far a suite is.
+/// The progress of a suite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Told<'t> {
     /// The current measurement.
@@ -63,7 +63,7 @@ impl Clock {
         }
     }
 
-    /// How far it is.
+    /// The current progress.
     pub fn told<'t>(&self, what: &'t str) -> Told<'t> {
         let known = self.measured_expected_s > 0.0;
         let factor = if known { self.measured_s / self.measured_expected_s } else { 1.0 };

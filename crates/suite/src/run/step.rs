@@ -25,7 +25,7 @@ struct Dead {
     log: Vec<String>,
 }
 
-/// What a step knows of its servers.
+/// The state of a step's servers.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     deaths: BTreeMap<String, u32>,
@@ -210,7 +210,7 @@ impl Engine<'_> {
         (ending, dead)
     }
 
-    /// The result, or why there is none, which is told.
+    /// The result, or the reported reason for its absence.
     fn ended(
         &mut self,
         step: &Step,
@@ -235,7 +235,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What precedes a measurement, and is no part of it.
+    /// Preparations before a measurement.
     fn first(
         &mut self,
         step: &Step,
@@ -249,7 +249,7 @@ impl Engine<'_> {
         let expected_s = expected_s_of(self.suite, self.options, step);
         let measurement = Measurement { command, files, cores: &self.suite.cores.client, expected_s };
         let ending = self.bench(&measurement, &involved);
-        // Its result is nobody's, and must not be taken for the next one's.
+        // Its result must not be mistaken for the next one's.
         let _removed = std::fs::remove_file(&files.part);
         self.ended(step, cell, ending, health).map(|_| ())
     }

@@ -6,7 +6,7 @@ use flatout_lab::procfs;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the kernel says of a process.
+/// The kernel's data of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     parent: u32,
@@ -69,7 +69,7 @@ pub fn memory(processes: &BTreeSet<u32>) -> u64 {
 
 /// Has the kernel make orphaned descendants children of this process.
 pub fn adopt_orphans() {
-    // Where the kernel will not, servers that detach themselves are found by their group alone.
+    // Without kernel support, servers that daemonise are found by their group only.
     let _set = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
@@ -77,7 +77,7 @@ pub fn adopt_orphans() {
 pub fn signal(leader: u32, members: &BTreeSet<u32>, number: i32) {
     let Some(signal) = Signal::from_named_raw(number) else { return };
     if let Some(group) = Pid::from_raw(leader.cast_signed()) {
-        // Whoever is gone already has nothing to be told.
+        // A process that is gone needs no signal.
         let _sent = kill_process_group(group, signal);
     }
     for pid in members {
@@ -87,7 +87,7 @@ pub fn signal(leader: u32, members: &BTreeSet<u32>, number: i32) {
     }
 }
 
-/// Children of this process that it did not start itself: what servers left behind. Each is ended and waited for.
+/// Stops and reaps children of this process that it did not start itself: leftovers of servers.
 pub fn reap_orphans(known: &BTreeSet<u32>) -> Vec<u32> {
     let own = std::process::id();
     let mut reaped = Vec::new();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to end in order before it is killed.
+/// Timeout for a server to stop in order before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Between two looks at something that is waited for.
@@ -36,13 +36,13 @@ pub struct Launch {
     pub environment: Vec<(String, String)>,
     /// Its folder, where it is started.
     pub dir: PathBuf,
-    /// Where its outputs go.
+    /// The file of its output.
     pub log: PathBuf,
     /// Its cores; empty when the kernel may choose.
     pub cores: Vec<usize>,
     /// The words before its own that put it into its network, where it has one.
     pub within: Option<Vec<String>>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// The path requested to check its readiness.
     pub ready_path: Option<String>,
@@ -50,7 +50,7 @@ pub struct Launch {
     pub ready_socket: Option<PathBuf>,
     /// The program that asks from within the client's namespace, with the words that precede address and path.
     pub prober: Option<Vec<String>>,
-    /// How long it may take.
+    /// Timeout of its readiness.
     pub ready_timeout: Duration,
     /// The signal that ends it in order.
     pub stop_signal: i32,
@@ -62,7 +62,7 @@ pub struct Instance {
     /// Its launch parameters.
     pub launch: Launch,
     child: Child,
-    /// How it ended, when it did.
+    /// Its exit status, if it has exited.
     ended: Option<ExitStatus>,
 }
 
@@ -74,10 +74,7 @@ pub struct Stopped {
 }
 
 impl Instance {
-    /// Starts a server and waits until it is ready. `is_stopped` is asked meanwhile.
-    ///
-    /// # Errors
-    /// Why it is not running; everything that was started is stopped.
+    /// Starts a server and waits until it is ready. `is_stopped` is polled meanwhile.
     pub fn start(launch: Launch, is_stopped: &dyn Fn() -> bool) -> Result<Self, Why> {
         if launch.within.is_none() && launch.ready_socket.is_none() {
             free(&launch)?;
@@ -157,7 +154,7 @@ impl Instance {
         self.ended.is_none()
     }
 
-    /// How it ended, in words, when it did.
+    /// Its exit status as text, if it has exited.
     pub fn ending(&self) -> String {
         self.ended.map_or_else(|| "it still runs".to_owned(), |status| status.to_string())
     }
@@ -177,7 +174,7 @@ impl Instance {
         tail(&self.launch.log)
     }
 
-    /// Stops it: in order first, by force when that takes too long, and whatever it left behind in any case.
+    /// Stops it: in order first, by force after a timeout, and all its leftovers in any case.
     pub fn stop(mut self) -> Stopped {
         self.end();
         let launch = &self.launch;
@@ -223,7 +220,7 @@ impl Drop for Instance {
     }
 }
 
-/// Whether the port can be listened on.
+/// Checks that the port is free.
 fn free(launch: &Launch) -> Result<(), Why> {
     // A port that a stopped server's connections still linger on may be bound again, as servers themselves do.
     match TcpListener::bind(launch.address) {

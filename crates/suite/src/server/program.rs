@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where servers lie that are not in everybody's `PATH`.
+/// Folders of servers that are often missing in `PATH`.
 const SYSTEM_FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"];
 
 /// Longest wait for a program to say its version.
@@ -98,7 +98,7 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     versioned.max().map(|(_, path)| path)
 }
 
-/// What a program says when asked for its version, on either output.
+/// A program's version output, on either stream.
 fn say_version(path: &Path, arguments: &[String]) -> String {
     use std::os::unix::process::CommandExt;
     let Ok(mut said) = sheet() else { return String::new() };
@@ -128,7 +128,7 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a program writes upon: no pipe, which whoever it leaves running could hold open, and no longer than is read of it.
+/// A file for a program's output: a pipe could be held open by processes it leaves running.
 fn sheet() -> std::io::Result<File> {
     let sheet = File::from(memfd_create("version", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     sheet.set_len(SAID_BYTES_MAX)?;

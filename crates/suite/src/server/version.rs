@@ -1,6 +1,6 @@
 //! Versions: dotted numbers in a program's output.
 
-/// Numbers of a version at the most; the rest tells builds apart.
+/// Upper bound of numbers in a version; further ones distinguish builds.
 const NUMBERS_MAX: usize = 4;
 
 /// The first version in a text: `nginx version: nginx/1.22.1` is 1.22.1. Empty when there is none.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// like a machine that stops and goes.
 const TURN_US: f64 = 1_000.0;
 
-/// How long the kernel may take to forget processes that have ended.
+/// Timeout for the kernel to remove processes that have exited.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A control group; dropped, it is taken away.
