@@ -2,7 +2,7 @@
 
 use crate::flags::ServerArgs;
 use clap::Args;
-use flatout_config::model::{Admin, CacheRules, Config, Handler, Origin, Proxy, StepKind, StoreBudget};
+use flatout_config::model::{Admin, CacheSettings, Config, Handler, Origin, Proxy, StepKind, StoreBudget};
 use flatout_config::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory, parse_origin, show_origin};
 use flatout_daemon::Failure;
 use flatout_daemon::here::leads_to;
@@ -77,7 +77,7 @@ fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
     if let Some(fault) = disks_fault(&arguments.disk) {
         return Err(Failure::usage(format!("{fault}\n  one --disk for each volume")));
     }
-    let cache = StepKind::Cache(Box::<CacheRules>::default());
+    let cache = StepKind::Cache(Box::<CacheSettings>::default());
     let proxy = Proxy { origins: arguments.origins.clone(), ..Proxy::default() };
     let proxy = StepKind::Handler(Handler::Proxy(Box::new(proxy)));
     let steps = (!arguments.no_cache).then_some(cache).into_iter().chain([proxy]);

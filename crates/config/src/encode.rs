@@ -1,24 +1,19 @@
 //! A configuration printed as KDL: what is printed reads as the same configuration, places apart.
 
-mod pages;
-mod php;
-mod proxy;
 mod site;
 mod writer;
 
+pub(crate) use site::fields as write_fields;
 pub(crate) use writer::{Writer, quote};
 
-use crate::model::{
-    Admin, CacheBudget, Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, PageOutputBudget, Place,
-    Rotation, Sockets, Step, StepKind, StoreBudget, Timeouts,
-};
-use crate::read::{log_format_name, show_duration, show_size};
-use std::path::Path;
+use crate::model::{Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind};
+use crate::read::{self, log_format_name, show_duration, show_size};
+use std::path::{Path, PathBuf};
 
 /// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
 pub fn to_kdl(config: &Config) -> String {
     let mut writer = Writer::default();
-    process(&mut writer, config);
+    read::process::write(&mut writer, config);
     for (index, log) in config.logs.iter().enumerate() {
         encode_log(&mut writer, index, log);
     }
@@ -72,98 +67,6 @@ fn clear_places(block: &mut [Step]) {
     }
 }
 
-fn process(writer: &mut Writer, config: &Config) {
-    if let Some(workers) = config.workers {
-        writer.begin("workers").raw(&workers.to_string()).end();
-    }
-    if let Some(user) = &config.user {
-        writer.begin("user").text(user);
-        if let Some(group) = &config.group {
-            writer.property("group", group);
-        }
-        writer.end();
-    }
-    if let Some(open_files) = config.open_files {
-        writer.begin("open-files").raw(&open_files.to_string()).end();
-    }
-    if config.landlock {
-        writer.begin("landlock").raw("#true").end();
-    }
-    if let Some(state) = &config.state {
-        writer.begin("state").text(&path(state)).end();
-    }
-    match &config.admin {
-        Admin::Default => {}
-        Admin::Off => {
-            writer.begin("admin").raw_property("off", "#true").end();
-        }
-        Admin::Path(socket) => {
-            writer.begin("admin").text(&path(socket)).end();
-        }
-    }
-    if config.timeouts != Timeouts::default() {
-        encode_timeouts(writer, &config.timeouts);
-    }
-    if config.sockets != Sockets::default() {
-        encode_sockets(writer, &config.sockets);
-    }
-    if config.cache != CacheBudget::default() {
-        writer.begin("cache").property("memory", &show_size(config.cache.bytes_max as u64));
-        writer.raw_property("entries", &config.cache.entries_max.to_string()).end();
-    }
-    if config.page_output != PageOutputBudget::default() {
-        let PageOutputBudget { memory_bytes_max, disk_bytes_max } = config.page_output;
-        writer.begin("page-output").property("memory", &show_size(memory_bytes_max));
-        writer.property("disk", &show_size(disk_bytes_max)).end();
-    }
-    if config.store != StoreBudget::default() {
-        proxy::store(writer, &config.store);
-    }
-}
-
-fn encode_timeouts(writer: &mut Writer, timeouts: &Timeouts) {
-    writer.begin("timeouts").open();
-    for (name, timeout_ms) in [
-        ("idle", timeouts.idle_timeout_ms),
-        ("head", timeouts.head_timeout_ms),
-        ("body", timeouts.body_timeout_ms),
-        ("stream", timeouts.stream_timeout_ms),
-        ("write", timeouts.write_timeout_ms),
-        ("handshake", timeouts.handshake_timeout_ms),
-        ("drain", timeouts.drain_timeout_ms),
-    ] {
-        writer.begin(name).text(&show_duration(timeout_ms)).end();
-    }
-    writer.close();
-}
-
-/// What differs from the defaults.
-fn encode_sockets(writer: &mut Writer, sockets: &Sockets) {
-    let usual = Sockets::default();
-    writer.begin("sockets").open();
-    for (name, asked, usual) in [
-        ("reuseport", sockets.reuseport, usual.reuseport),
-        ("defer-accept", sockets.defer_accept, usual.defer_accept),
-        ("nodelay", sockets.nodelay, usual.nodelay),
-        ("quickack", sockets.quickack, usual.quickack),
-        ("sendfile", sockets.sendfile, usual.sendfile),
-    ] {
-        if asked != usual {
-            writer.begin(name).raw(if asked { "#true" } else { "#false" }).end();
-        }
-    }
-    for (name, asked, usual) in [
-        ("backlog", sockets.backlog, usual.backlog),
-        ("accept-batch", sockets.accept_batch, usual.accept_batch),
-        ("busy-poll-us", sockets.busy_poll_us, usual.busy_poll_us),
-    ] {
-        if asked != usual {
-            writer.begin(name).raw(&asked.to_string()).end();
-        }
-    }
-    writer.close();
-}
-
 /// The name under which sites choose a log.
 fn log_name(index: usize) -> String {
     format!("log-{index}")
@@ -210,8 +113,12 @@ fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
 }
 
 /// A path as a text. What is not UTF-8 cannot be written in KDL; nothing that was read from KDL is.
-fn path(path: &Path) -> String {
+pub(crate) fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+pub(crate) fn show_paths(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|shown| path(shown)).collect()
 }
 
 /// A log's file whose name would be taken for one of the other targets is written as a path.

@@ -23,8 +23,8 @@ pub use process::{
     Protocol, Rotation, Sockets, Timeouts,
 };
 pub use proxy::{
-    Balance, CacheCookies, CacheRules, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts,
-    OriginTls, PassiveHealth, Proxy, QueryKey, SetCookie, StatusField, StoreBudget,
+    Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
+    PassiveHealth, Proxy, StatusField, StoreBudget,
 };
 pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,

@@ -2,20 +2,21 @@
 //!
 //! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on.
 
-mod cache;
+pub(crate) mod cache;
 mod check;
-mod files;
+pub(crate) mod files;
 mod guard;
 mod log;
 mod origin;
-mod pages;
+pub(crate) mod pages;
 mod parse;
-mod php;
+pub(crate) mod php;
 mod pool;
 mod private;
-mod process;
-mod proxy;
+pub(crate) mod process;
+pub(crate) mod proxy;
 mod route;
+mod setting;
 mod shape;
 mod site;
 mod sockets;
@@ -24,12 +25,11 @@ mod store;
 mod text;
 mod value;
 
-pub(crate) use cache::SET_COOKIES;
-pub(crate) use files::{ENDINGS, LISTING_ENTRIES_DEFAULT, defaults as files_defaults};
+pub(crate) use files::defaults as files_defaults;
 pub(crate) use log::format_name as log_format_name;
 pub use origin::{OriginFault, parse_origin, show_origin};
+pub(crate) use parse::show_duration;
 pub use parse::{addresses as parse_addresses, show_size};
-pub(crate) use parse::{show_duration, show_duration_us};
 pub use php::parse_php_address;
 pub use shape::nearest;
 pub use site::RECHECK_MS_DEFAULT;

@@ -59,7 +59,7 @@ fn of_flags(config: &Config, text: &mut String) -> String {
         Some(Handler::Proxy(proxy)) => {
             let origins: Vec<String> = proxy.origins.iter().map(show_origin).collect();
             let _ = writeln!(text, "forwarding to {}", origins.join(", "));
-            let keeps = steps().any(|step| matches!(step, StepKind::Cache(rules) if rules.enabled));
+            let keeps = steps().any(|step| matches!(step, StepKind::Cache(cache) if cache.rules.enabled));
             let holding =
                 if keeps { holding(&config.store) } else { "nothing: every request goes to the origin".into() };
             let _ = writeln!(text, "holding {holding}");

@@ -1,9 +1,8 @@
 //! A `cache` step, shared by all workers.
 
-use flatout_cache::cookie::CookieRules;
 use flatout_cache::key::write_query;
-use flatout_cache::rules::{QueryKey, Rules, SetCookie};
-use flatout_config::model::{self, CacheRules, Cidr, StatusField, is_trusted};
+use flatout_cache::rules::Rules;
+use flatout_config::model::{CacheSettings, Cidr, StatusField, is_trusted};
 use std::net::IpAddr;
 
 /// One `cache` step.
@@ -23,41 +22,8 @@ pub struct CacheStep {
 
 impl CacheStep {
     /// Creates the step from `settings`.
-    pub fn new(settings: &CacheRules) -> Self {
-        let rules = Rules {
-            enabled: settings.enabled,
-            default_ttl_s: settings.default_ttl_s,
-            heuristics: settings.heuristics,
-            heuristic_max_s: settings.heuristic_max_s,
-            stale_while_revalidate_s: settings.stale_while_revalidate_s,
-            stale_if_error_s: settings.stale_if_error_s,
-            set_cookie: match settings.set_cookie {
-                model::SetCookie::Refuse => SetCookie::Refuse,
-                model::SetCookie::Strip => SetCookie::Strip,
-                model::SetCookie::Store => SetCookie::Store,
-            },
-            cookies: CookieRules {
-                bypass: settings.cookies.bypass.clone(),
-                ignore: settings.cookies.ignore.clone(),
-                key: settings.cookies.key.clone(),
-            },
-            query: match &settings.query {
-                model::QueryKey::All => QueryKey::All,
-                model::QueryKey::Without(names) => QueryKey::Without(names.clone()),
-                model::QueryKey::Only(names) => QueryKey::Only(names.clone()),
-            },
-            request_directives: settings.request_directives,
-            variants_max: settings.variants_max,
-            object_bytes_max: settings.object_bytes_max,
-            targeted: settings.targeted.clone(),
-            tag_fields: settings.tag_fields.clone(),
-            no_vary_search: settings.no_vary_search,
-            hit_for_miss_s: settings.hit_for_miss_s,
-            close_delimited: settings.close_delimited,
-            language_select: settings.language_select,
-            uneven_parts: settings.uneven_parts,
-            ..Rules::default()
-        };
+    pub fn new(settings: &CacheSettings) -> Self {
+        let rules = settings.rules.clone();
         let esi = if settings.esi { " ESI/1.0" } else { "" };
         let capability = format!("Surrogate-Capability: {}=\"Surrogate/1.0{esi}\"\r\n", rules.surrogate);
         Self {

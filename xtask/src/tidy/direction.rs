@@ -13,7 +13,7 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-http", &[REASON]),
     ("flatout-load", &[REASON]),
     ("flatout-cache", &[REASON, &["flatout-http"]]),
-    ("flatout-config", &[&["flatout-http"]]),
+    ("flatout-config", &[&["flatout-http", "flatout-cache"]]),
     ("flatout-net", &[REASON, &["flatout-http"]]),
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[BASE]),

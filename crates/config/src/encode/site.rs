@@ -1,11 +1,11 @@
 //! Sites and their steps as KDL.
 
-use super::{Writer, log_name, pages, path, php, proxy, quote};
+use super::{Writer, log_name, path, quote};
 use crate::model::{
-    Access, BasicAuth, Certificate, Coding, Config, Cors, ErrorPage, FieldOp, Files, Handler, Matcher, Network,
-    Protocol, RateLimit, Redirect, Respond, Rewrite, Route, Site, Step, StepKind, TryTarget,
+    Access, BasicAuth, Certificate, Config, Cors, ErrorPage, FieldOp, Handler, Matcher, Network, Protocol, RateLimit,
+    Redirect, Respond, Rewrite, Route, Site, Step, StepKind,
 };
-use crate::read::{ENDINGS, LISTING_ENTRIES_DEFAULT, RECHECK_MS_DEFAULT, encode_text, files_defaults, show_duration};
+use crate::read::{self, RECHECK_MS_DEFAULT, encode_text, show_duration};
 
 pub(super) fn encode(writer: &mut Writer, config: &Config, site: &Site) {
     writer.begin("site");
@@ -60,31 +60,19 @@ pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
         StepKind::Access(access) => encode_access(writer, access),
         StepKind::RateLimit(limit) => rate_limit(writer, *limit),
         StepKind::Cors(cors) => encode_cors(writer, cors),
-        StepKind::EarlyHints(links) => list(writer, "early-hints", links),
+        StepKind::EarlyHints(links) => writer.list("early-hints", links),
         StepKind::Rewrite(rewrite) => encode_rewrite(writer, rewrite),
         StepKind::ErrorPage(page) => error_page(writer, page),
-        StepKind::Handler(Handler::Files(folder)) => files(writer, folder),
+        StepKind::Handler(Handler::Files(folder)) => read::files::write(writer, folder),
         StepKind::Handler(Handler::Redirect(redirect)) => encode_redirect(writer, redirect),
         StepKind::Handler(Handler::Respond(respond)) => encode_respond(writer, respond),
         StepKind::Handler(Handler::Metrics) => writer.begin("metrics").end(),
-        StepKind::Cache(rules) => proxy::cache(writer, rules),
-        StepKind::Handler(Handler::Proxy(settings)) => proxy::proxy(writer, settings),
-        StepKind::Handler(Handler::Pages(folder)) => pages::pages(writer, "pages", folder),
-        StepKind::Handler(Handler::Page(page)) => pages::pages(writer, "page", page),
-        StepKind::Handler(Handler::Php(settings)) => php::php(writer, settings),
+        StepKind::Cache(rules) => read::cache::write(writer, rules),
+        StepKind::Handler(Handler::Proxy(settings)) => read::proxy::write(writer, settings),
+        StepKind::Handler(Handler::Pages(folder)) => read::pages::write(writer, "pages", folder),
+        StepKind::Handler(Handler::Page(page)) => read::pages::write(writer, "page", page),
+        StepKind::Handler(Handler::Php(settings)) => read::php::write(writer, settings),
     }
-}
-
-/// A setting with texts; none at all when there are none.
-pub(super) fn list<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
-    if texts.is_empty() {
-        return;
-    }
-    writer.begin(name);
-    for text in texts {
-        writer.text(text.as_ref());
-    }
-    writer.end();
 }
 
 fn encode_route(writer: &mut Writer, route: &Route) {
@@ -108,8 +96,8 @@ fn matchers(writer: &mut Writer, matchers: &[Matcher]) {
     for matcher in matchers {
         writer.begin("match").open();
         match matcher {
-            Matcher::Path(patterns) => list(writer, "path", patterns),
-            Matcher::Method(methods) => list(writer, "method", methods),
+            Matcher::Path(patterns) => writer.list("path", patterns),
+            Matcher::Method(methods) => writer.list("method", methods),
             Matcher::Header { name, values } => {
                 writer.begin("header").text(name);
                 for value in values {
@@ -123,7 +111,7 @@ fn matchers(writer: &mut Writer, matchers: &[Matcher]) {
 }
 
 /// Changes of fields.
-pub(super) fn fields(writer: &mut Writer, name: &str, operations: &[FieldOp]) {
+pub(crate) fn fields(writer: &mut Writer, name: &str, operations: &[FieldOp]) {
     writer.begin(name).open();
     for operation in operations {
         match operation {
@@ -173,9 +161,9 @@ fn encode_cors(writer: &mut Writer, cors: &Cors) {
         writer.property("max-age", &show_duration(u64::from(max_age_s) * 1_000));
     }
     writer.open();
-    list(writer, "methods", &cors.methods);
-    list(writer, "headers", &cors.headers);
-    list(writer, "expose", &cors.expose);
+    writer.list("methods", &cors.methods);
+    writer.list("headers", &cors.headers);
+    writer.list("expose", &cors.expose);
     writer.close();
 }
 
@@ -206,83 +194,4 @@ fn encode_respond(writer: &mut Writer, respond: &Respond) {
         writer.raw(&quote(&respond.body));
     }
     writer.property("type", &respond.content_type).end();
-}
-
-fn files(writer: &mut Writer, files: &Files) {
-    let defaults = files_defaults();
-    writer.begin("files").text(&path(&files.root));
-    if *files == (Files { root: files.root.clone(), ..defaults.clone() }) {
-        return writer.end();
-    }
-    writer.open();
-    if files.index != defaults.index {
-        list_or_off(writer, "index", &files.index);
-    }
-    if let Some(listing) = files.listing {
-        writer.begin("listing").raw("#true");
-        if listing.entries_max != LISTING_ENTRIES_DEFAULT {
-            writer.raw_property("entries", &listing.entries_max.to_string());
-        }
-        writer.end();
-    }
-    flag(writer, "hidden", files.hidden);
-    if !files.follow_links.is_empty() {
-        writer.begin("follow-links");
-        for folder in &files.follow_links {
-            writer.text(&path(folder));
-        }
-        writer.end();
-    }
-    if !files.try_targets.is_empty() {
-        writer.begin("try");
-        for target in &files.try_targets {
-            match target {
-                TryTarget::File(text) => writer.text(&encode_text(text)),
-                TryTarget::Status(status) => writer.text(&format!("={status}")),
-            };
-        }
-        writer.end();
-    }
-    if files.compress != defaults.compress {
-        let names: Vec<&str> = files.compress.iter().map(|coding| coding.name()).collect();
-        list_or_off(writer, "compress", &names);
-    }
-    if files.precompressed != defaults.precompressed {
-        let names: Vec<&str> = files.precompressed.iter().map(|coding| ending(*coding)).collect();
-        list_or_off(writer, "precompressed", &names);
-    }
-    if files.digest {
-        writer.begin("digest").raw("#true");
-        if files.digest_always {
-            writer.raw_property("always", "#true");
-        }
-        writer.end();
-    }
-    flag(writer, "content-md5", files.content_md5);
-    for (kind, value) in &files.cache_control {
-        writer.begin("cache-control").text(kind).text(value).end();
-    }
-    for (kind, seconds) in &files.expires {
-        writer.begin("expires").text(kind).text(&show_duration(u64::from(*seconds) * 1_000)).end();
-    }
-    flag(writer, "pass", files.pass);
-    writer.close();
-}
-
-fn ending(coding: Coding) -> &'static str {
-    ENDINGS.iter().find(|(known, _)| *known == coding).map_or("", |(_, ending)| *ending)
-}
-
-pub(super) fn flag(writer: &mut Writer, name: &str, on: bool) {
-    if on {
-        writer.begin(name).raw("#true").end();
-    }
-}
-
-pub(super) fn list_or_off<T: AsRef<str>>(writer: &mut Writer, name: &str, texts: &[T]) {
-    if texts.is_empty() {
-        writer.begin(name).raw_property("off", "#true").end();
-    } else {
-        list(writer, name, texts);
-    }
 }

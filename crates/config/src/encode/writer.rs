@@ -42,6 +42,27 @@ impl Writer {
         self.raw_property(name, &quote(text))
     }
 
+    /// A setting with texts; none at all when there are none.
+    pub(crate) fn list<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
+        if texts.is_empty() {
+            return;
+        }
+        self.begin(name);
+        for text in texts {
+            self.text(text.as_ref());
+        }
+        self.end();
+    }
+
+    /// A setting with texts, or one that is switched off.
+    pub(crate) fn list_or_off<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
+        if texts.is_empty() {
+            self.begin(name).raw_property("off", "#true").end();
+        } else {
+            self.list(name, texts);
+        }
+    }
+
     /// The setting ends.
     pub(crate) fn end(&mut self) {
         self.text.push('\n');

@@ -1,6 +1,7 @@
 //! Other servers in front of which this one stands, and what may be kept of their answers.
 
 use super::{Cidr, FieldOp};
+use flatout_cache::rules::Rules;
 use std::path::PathBuf;
 
 /// Forwards requests to origins.
@@ -231,126 +232,34 @@ pub struct OriginTls {
     pub server_name: Option<String>,
 }
 
-/// What may be kept of origins' answers, for the `proxy` steps behind this one.
+/// What a shared cache stores of the responses of the `proxy` handlers that follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheRules {
-    /// Whether anything is; `cache off=#true` is for a route within what is cached.
-    pub enabled: bool,
-    /// How long an answer without an explicit lifetime is fresh, in seconds; `None`: as RFC 9111 §4.2.2 guesses from
-    /// Last-Modified.
-    pub default_ttl_s: Option<u32>,
-    /// Whether lifetimes are guessed from Last-Modified: a tenth of its age.
-    pub heuristics: bool,
-    /// The longest guessed lifetime, in seconds.
-    pub heuristic_max_s: u32,
-    /// How long a stale answer may be served while a new one is fetched, in seconds, when the origin does not say.
-    pub stale_while_revalidate_s: u32,
-    /// How long a stale answer may be served instead of an error, in seconds, when the origin does not say.
-    pub stale_if_error_s: u32,
-    /// What becomes of answers with Set-Cookie.
-    pub set_cookie: SetCookie,
-    /// Which cookies of a request matter.
-    pub cookies: CacheCookies,
-    /// Which part of the query is in the key.
-    pub query: QueryKey,
-    /// Whether `no-cache`, `max-age` and the like in a request are obeyed, as RFC 9111 §5.2.1 lets a cache choose.
-    pub request_directives: bool,
-    /// Variants that one key may have, by Vary.
-    pub variants_max: u32,
-    /// The largest content kept.
-    pub object_bytes_max: u64,
+pub struct CacheSettings {
+    /// What may be stored, and for how long.
+    pub rules: Rules,
     /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
     pub range_fetch_bytes_max: u64,
-    /// Fields by which origins speak to this cache alone, the first that is there counts (RFC 9213).
-    pub targeted: Vec<String>,
-    /// Fields with the answer's tags.
-    pub tag_fields: Vec<String>,
     /// Who sees Cache-Status.
     pub status_field: StatusField,
     /// Who may use the PURGE method; empty: nobody.
     pub purge: Vec<Cidr>,
     /// Whether ESI is done in HTML from origins that ask for it (Surrogate-Control: content="ESI/1.0").
     pub esi: bool,
-    /// Whether a 103 is sent with the Link fields of the last answer.
+    /// Whether a 103 is sent with the Link fields of a stale stored response.
     pub early_hints: bool,
-    /// Whether No-Vary-Search is obeyed.
-    pub no_vary_search: bool,
-    /// How long it is remembered that a key's answers cannot be kept, in seconds: requests for it do not wait for one
-    /// another meanwhile.
-    pub hit_for_miss_s: u32,
-    /// Whether content whose end is the end of the connection is kept; nobody can tell when such content is cut.
-    pub close_delimited: bool,
-    /// Whether an answer for another Accept-Language is used when its Content-Language is the one that the request
-    /// likes best, which RFC 9111 §4.1 does not allow.
-    pub language_select: bool,
-    /// Whether a 206 with other content than its Content-Range says is kept as it came.
-    pub uneven_parts: bool,
 }
 
-/// Which cookies of a request matter to a cache. A `*` at the end of a name stands for all that begin so.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CacheCookies {
-    /// A request with one of these leaves the cache out.
-    pub bypass: Vec<String>,
-    /// These tell no visitor from another.
-    pub ignore: Vec<String>,
-    /// The values of these tell stored responses of one URL apart. Exact names.
-    pub key: Vec<String>,
-}
-
-impl Default for CacheRules {
+impl Default for CacheSettings {
     fn default() -> Self {
         Self {
-            enabled: true,
-            default_ttl_s: None,
-            heuristics: true,
-            heuristic_max_s: 86_400,
-            stale_while_revalidate_s: 0,
-            stale_if_error_s: 0,
-            set_cookie: SetCookie::Refuse,
-            cookies: CacheCookies::default(),
-            query: QueryKey::All,
-            request_directives: true,
-            variants_max: 32,
-            object_bytes_max: 1024 * 1024 * 1024,
+            rules: Rules::default(),
             range_fetch_bytes_max: 16 * 1024 * 1024,
-            targeted: ["Flatout-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"].map(str::to_owned).into(),
-            tag_fields: vec!["Surrogate-Key".to_owned(), "Cache-Tag".to_owned()],
             status_field: StatusField::Everybody,
             purge: Vec::new(),
             esi: false,
             early_hints: true,
-            no_vary_search: true,
-            hit_for_miss_s: 60,
-            close_delimited: true,
-            language_select: false,
-            uneven_parts: false,
         }
     }
-}
-
-/// What becomes of answers with Set-Cookie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SetCookie {
-    /// They are not kept.
-    #[default]
-    Refuse,
-    /// They are kept without it.
-    Strip,
-    /// They are kept with it, as RFC 9111 lets a cache do: unwise, for one visitor's cookie then goes to all.
-    Store,
-}
-
-/// Which part of the query is in the key. What is left out of the key is left out of the request to the origin as well.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum QueryKey {
-    /// All of it, as written.
-    #[default]
-    All,
-    /// All but these parameters (`utm_*` stands for all that begin so).
-    Without(Vec<String>),
-    /// These alone.
-    Only(Vec<String>),
 }
 
 /// Who sees Cache-Status.

@@ -1,6 +1,6 @@
 //! Steps of a block, and what routes match.
 
-use super::{CacheRules, Handler, Place};
+use super::{CacheSettings, Handler, Place};
 use flatout_http::lines::FieldOp;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub enum StepKind {
     /// A page for errors with a status.
     ErrorPage(ErrorPage),
     /// What the `proxy` steps that follow may keep of the answers; the last one in force counts.
-    Cache(Box<CacheRules>),
+    Cache(Box<CacheSettings>),
     /// Answers.
     Handler(Handler),
 }

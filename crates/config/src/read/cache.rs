@@ -1,14 +1,17 @@
-//! The step that says what may be kept of origins' answers.
+//! `cache` in a site or a route: what may be stored of the responses of origins.
 
 use super::Reader;
-use super::files::{flag, is_off};
-use super::parse;
-use super::proxy::networks;
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::files::is_off;
+use super::parse::{self, show_duration};
+use super::proxy::{networks, show_networks};
+use super::setting::{Setting, lifetime, read_block, read_properties, write_block};
+use super::shape::{Block, Shape, VALUES_MAX, property};
 use super::step::token;
 use crate::code::Code;
-use crate::model::{CacheRules, QueryKey, SetCookie, StatusField};
+use crate::encode::Writer;
+use crate::model::{CacheSettings, StatusField};
 use crate::syntax::{Node, Scalar, Value};
+use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 
 /// Properties that tell this step from the setting of the top level.
 pub(super) const PROPERTIES: &[&str] = &["ttl", "off"];
@@ -16,23 +19,12 @@ pub(super) const PROPERTIES: &[&str] = &["ttl", "off"];
 /// Of the setting with this name at the top level.
 const PROPERTIES_OF_TOP: &[&str] = &["memory", "entries"];
 
-/// A year: RFC 9111 knows no longer lifetime that anybody should want.
-const LIFETIME_MS_MAX: u64 = 366 * 86_400_000;
-
 const SHAPE: Shape = Shape {
     arguments: (0, 0),
     properties: PROPERTIES,
     block: Block::Optional,
     example: "cache ttl=\"60s\" { stale-if-error \"1d\" }",
 };
-const TTL: Shape = Shape::value("ttl \"60s\"");
-const HEURISTICS: Shape = Shape { properties: &["max"], ..Shape::value("heuristics #true max=\"1d\"") };
-const REVALIDATE: Shape = Shape::value("stale-while-revalidate \"30s\"");
-const IF_ERROR: Shape = Shape::value("stale-if-error \"1d\"");
-const SET_COOKIE: Shape = Shape::value("set-cookie \"strip\"");
-const BYPASS_COOKIES: Shape = Shape::values(1, "bypass-cookies \"sessionid\" \"wordpress_logged_in_*\"");
-const IGNORE_COOKIES: Shape = Shape::values(1, "ignore-cookies \"_ga\" \"_ga_*\"");
-const KEY_COOKIES: Shape = Shape::values(1, "key-cookies \"lang\"");
 const QUERY: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
@@ -40,10 +32,6 @@ const QUERY: Shape = Shape {
     example: "query { without \"utm_*\" \"fbclid\" }, or query { only \"id\" \"page\" }",
 };
 const NAMES: Shape = Shape::values(1, "without \"utm_*\" \"fbclid\"");
-const DIRECTIVES: Shape = Shape::value("request-directives #false");
-const VARIANTS: Shape = Shape::value("variants 32");
-const OBJECT: Shape = Shape::value("object-max \"1GiB\"");
-const RANGE_FETCH: Shape = Shape::value("range-fetch-max \"16MiB\"");
 const TARGETED: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &["off"],
@@ -51,47 +39,100 @@ const TARGETED: Shape = Shape {
 };
 const TAGS: Shape = Shape { example: "tags \"Surrogate-Key\" \"Cache-Tag\", or tags off=#true", ..TARGETED };
 const STATUS: Shape = Shape { example: "status \"all\", status \"10.0.0.0/8\", or status off=#true", ..TARGETED };
-const PURGE: Shape = Shape::values(1, "purge \"127.0.0.0/8\" \"::1\"");
-const ESI: Shape = Shape::value("esi #true");
-const HINTS: Shape = Shape::value("early-hints #false");
-const SEARCH: Shape = Shape::value("no-vary-search #false");
-const FOR_MISS: Shape = Shape::value("hit-for-miss \"60s\"");
-const CLOSE: Shape = Shape::value("close-delimited #false");
-const LANGUAGE: Shape = Shape::value("language-select #true");
-const UNEVEN: Shape = Shape::value("uneven-parts #true");
 
-const ALLOWED: &[&str] = &[
-    "ttl",
-    "heuristics",
-    "stale-while-revalidate",
-    "stale-if-error",
-    "set-cookie",
-    "bypass-cookies",
-    "ignore-cookies",
-    "key-cookies",
-    "query",
-    "request-directives",
-    "variants",
-    "object-max",
-    "range-fetch-max",
-    "targeted",
-    "tags",
-    "status",
-    "purge",
-    "esi",
-    "early-hints",
-    "no-vary-search",
-    "hit-for-miss",
-    "close-delimited",
-    "language-select",
-    "uneven-parts",
-];
-
-pub(crate) const SET_COOKIES: &[(SetCookie, &str)] =
+const SET_COOKIES: &[(SetCookie, &str)] =
     &[(SetCookie::Refuse, "refuse"), (SetCookie::Strip, "strip"), (SetCookie::Store, "store")];
 
+/// The settings of a site's or a route's `cache`.
+pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
+    Setting::lifetime("ttl", "ttl \"60s\"", |cache| &mut cache.rules.default_ttl_s),
+    Setting::custom(
+        "heuristics",
+        Shape { properties: &["max"], ..Shape::value("heuristics #true max=\"1d\"") },
+        heuristics,
+        write_heuristics,
+    ),
+    Setting::lifetime("stale-while-revalidate", "stale-while-revalidate \"30s\"", |cache| {
+        &mut cache.rules.stale_while_revalidate_s
+    }),
+    Setting::lifetime("stale-if-error", "stale-if-error \"1d\"", |cache| &mut cache.rules.stale_if_error_s),
+    Setting::custom(
+        "set-cookie",
+        Shape::value("set-cookie \"strip\""),
+        |reader, node, cache| {
+            cache.rules.set_cookie = reader.word(&node.arguments[0], SET_COOKIES).unwrap_or_default();
+        },
+        |writer, name, cache| {
+            let word = SET_COOKIES.iter().find(|(known, _)| *known == cache.rules.set_cookie);
+            if let Some((_, word)) = word.filter(|(known, _)| *known != SetCookie::default()) {
+                writer.begin(name).text(word).end();
+            }
+        },
+    ),
+    Setting::custom(
+        "bypass-cookies",
+        Shape::values(1, "bypass-cookies \"sessionid\" \"wordpress_logged_in_*\""),
+        |reader, node, cache| cache.rules.cookies.bypass = cookies(reader, node),
+        |writer, name, cache| writer.list(name, &cache.rules.cookies.bypass),
+    ),
+    Setting::custom(
+        "ignore-cookies",
+        Shape::values(1, "ignore-cookies \"_ga\" \"_ga_*\""),
+        |reader, node, cache| cache.rules.cookies.ignore = cookies(reader, node),
+        |writer, name, cache| writer.list(name, &cache.rules.cookies.ignore),
+    ),
+    Setting::custom(
+        "key-cookies",
+        Shape::values(1, "key-cookies \"lang\""),
+        |reader, node, cache| cache.rules.cookies.key = cookies(reader, node),
+        |writer, name, cache| writer.list(name, &cache.rules.cookies.key),
+    ),
+    Setting::custom("query", QUERY, query, write_query),
+    Setting::flag("request-directives", "request-directives #false", |cache| &mut cache.rules.request_directives),
+    Setting::number("variants", "variants 32", 1..=1_024, |cache| &mut cache.rules.variants_max),
+    Setting::size("object-max", "object-max \"1GiB\"", 1 << 10..=1 << 40, |cache| &mut cache.rules.object_bytes_max),
+    Setting::size("range-fetch-max", "range-fetch-max \"16MiB\"", 0..=1 << 40, |cache| {
+        &mut cache.range_fetch_bytes_max
+    }),
+    Setting::custom(
+        "targeted",
+        TARGETED,
+        |reader, node, cache| cache.rules.targeted = fields(reader, node, &TARGETED),
+        |writer, name, cache| write_fields(writer, name, cache, |rules| &rules.targeted),
+    ),
+    Setting::custom(
+        "tags",
+        TAGS,
+        |reader, node, cache| cache.rules.tag_fields = fields(reader, node, &TAGS),
+        |writer, name, cache| write_fields(writer, name, cache, |rules| &rules.tag_fields),
+    ),
+    Setting::custom(
+        "status",
+        STATUS,
+        |reader, node, cache| cache.status_field = status(reader, node),
+        |writer, name, cache| match &cache.status_field {
+            StatusField::Everybody => {}
+            StatusField::Networks(allowed) => writer.list(name, &show_networks(allowed)),
+            StatusField::Nobody => writer.begin(name).raw_property("off", "#true").end(),
+        },
+    ),
+    Setting::custom(
+        "purge",
+        Shape::values(1, "purge \"127.0.0.0/8\" \"::1\""),
+        |reader, node, cache| cache.purge = networks(reader, &node.arguments),
+        |writer, name, cache| writer.list(name, &show_networks(&cache.purge)),
+    ),
+    Setting::flag("esi", "esi #true", |cache| &mut cache.esi),
+    Setting::flag("early-hints", "early-hints #false", |cache| &mut cache.early_hints),
+    Setting::flag("no-vary-search", "no-vary-search #false", |cache| &mut cache.rules.no_vary_search),
+    Setting::lifetime("hit-for-miss", "hit-for-miss \"60s\"", |cache| &mut cache.rules.hit_for_miss_s),
+    Setting::flag("close-delimited", "close-delimited #false", |cache| &mut cache.rules.close_delimited),
+    Setting::flag("language-select", "language-select #true", |cache| &mut cache.rules.language_select),
+    Setting::flag("uneven-parts", "uneven-parts #true", |cache| &mut cache.rules.uneven_parts),
+];
+
 /// `None` when it is the setting of the top level that was meant.
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheRules> {
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings> {
     let is_of_top = |name: &str| PROPERTIES_OF_TOP.contains(&name);
     if let Some(memory) = node.properties.iter().find(|property| is_of_top(&property.name)) {
         let draft = reader.report.add(Code::WrongPlace, memory.span, "how much is held is said for all sites together");
@@ -99,123 +140,68 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheRules> {
         return None;
     }
     reader.shape(node, &SHAPE);
-    let mut rules = CacheRules::default();
+    let mut cache = CacheSettings::default();
     let off = property(node, "off").and_then(|off| Some((off, reader.flag(&off.value)?))).filter(|(_, off)| *off);
     if let Some((off, _)) = off {
-        rules.enabled = false;
+        cache.rules.enabled = false;
         if node.properties.len() > 1 || node.children.is_some() {
             let draft = reader.report.add(Code::Contradiction, off.span, "this cache is switched off and described");
             draft.note("a route's own `cache off=#true` stands alone");
         }
-        return Some(rules);
+        return Some(cache);
     }
-    if let Some(ttl) = property(node, "ttl") {
-        rules.default_ttl_s = seconds(reader, &ttl.value);
+    let in_block = node.children.iter().flatten().find(|child| child.name == "ttl");
+    if let (Some(first), Some(second)) = (property(node, "ttl"), in_block) {
+        let draft = reader.report.add(Code::GivenTwice, second.span, "`ttl` is given twice");
+        draft.related(first.span, "first here");
     }
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        if !ALLOWED.contains(&child.name.as_str()) {
-            reader.unknown(child, ALLOWED);
-        } else if let (Some(first), "ttl") = (property(node, "ttl"), child.name.as_str()) {
-            let draft = reader.report.add(Code::GivenTwice, child.span, "`ttl` is given twice");
-            draft.related(first.span, "first here");
-        } else if reader.first(&mut seen, child) {
-            setting(reader, child, &mut rules);
-        }
-    }
-    Some(rules)
+    read_block(reader, node, SETTINGS, &mut cache);
+    // `ttl` may stand as a property as well.
+    read_properties(reader, node, &SETTINGS[..1], &mut cache);
+    Some(cache)
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, rules: &mut CacheRules) {
-    match node.name.as_str() {
-        "ttl" => rules.default_ttl_s = lifetime(reader, node, &TTL),
-        "heuristics" => heuristics(reader, node, rules),
-        "stale-while-revalidate" => {
-            rules.stale_while_revalidate_s = lifetime(reader, node, &REVALIDATE).unwrap_or_default();
-        }
-        "stale-if-error" => rules.stale_if_error_s = lifetime(reader, node, &IF_ERROR).unwrap_or_default(),
-        "set-cookie" => {
-            if reader.shape(node, &SET_COOKIE) {
-                rules.set_cookie = reader.word(&node.arguments[0], SET_COOKIES).unwrap_or_default();
-            }
-        }
-        "bypass-cookies" => rules.cookies.bypass = cookies(reader, node, &BYPASS_COOKIES),
-        "ignore-cookies" => rules.cookies.ignore = cookies(reader, node, &IGNORE_COOKIES),
-        "key-cookies" => rules.cookies.key = cookies(reader, node, &KEY_COOKIES),
-        "query" => rules.query = query(reader, node),
-        "request-directives" => rules.request_directives = flag(reader, node, &DIRECTIVES),
-        "variants" => {
-            if reader.shape(node, &VARIANTS)
-                && let Some(variants) = reader.number(&node.arguments[0], 1..=1_024)
-            {
-                rules.variants_max = variants as u32;
-            }
-        }
-        "object-max" => {
-            if reader.shape(node, &OBJECT)
-                && let Some(size) = reader.size(&node.arguments[0], 1 << 10..=1 << 40)
-            {
-                rules.object_bytes_max = size;
-            }
-        }
-        "range-fetch-max" => {
-            if reader.shape(node, &RANGE_FETCH)
-                && let Some(size) = reader.size(&node.arguments[0], 0..=1 << 40)
-            {
-                rules.range_fetch_bytes_max = size;
-            }
-        }
-        "targeted" => rules.targeted = fields(reader, node, &TARGETED),
-        "tags" => rules.tag_fields = fields(reader, node, &TAGS),
-        "status" => rules.status_field = status(reader, node),
-        "purge" => {
-            reader.shape(node, &PURGE);
-            rules.purge = networks(reader, &node.arguments);
-        }
-        "esi" => rules.esi = flag(reader, node, &ESI),
-        "early-hints" => rules.early_hints = flag(reader, node, &HINTS),
-        "no-vary-search" => rules.no_vary_search = flag(reader, node, &SEARCH),
-        "hit-for-miss" => rules.hit_for_miss_s = lifetime(reader, node, &FOR_MISS).unwrap_or_default(),
-        "close-delimited" => rules.close_delimited = flag(reader, node, &CLOSE),
-        "language-select" => rules.language_select = flag(reader, node, &LANGUAGE),
-        _ => rules.uneven_parts = flag(reader, node, &UNEVEN),
+pub(crate) fn write(writer: &mut Writer, cache: &CacheSettings) {
+    let default = CacheSettings::default();
+    writer.begin("cache");
+    if !cache.rules.enabled {
+        return writer.raw_property("off", "#true").end();
     }
+    if *cache == default {
+        return writer.end();
+    }
+    writer.open();
+    write_block(writer, SETTINGS, cache, &default);
+    writer.close();
 }
 
-fn lifetime(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<u32> {
-    if reader.shape(node, shape) { seconds(reader, &node.arguments[0]) } else { None }
-}
-
-/// A lifetime: caches count in whole seconds (RFC 9111, section 1.2.2).
-fn seconds(reader: &mut Reader<'_>, value: &Value) -> Option<u32> {
-    let duration_ms = reader.duration(value, 0..=LIFETIME_MS_MAX)?;
-    if !duration_ms.is_multiple_of(1_000) {
-        let draft = reader.report.add(Code::DurationBad, value.span, "a lifetime is counted in whole seconds");
-        draft.label(format!("write \"{}s\"", duration_ms.div_ceil(1_000)));
-        return None;
-    }
-    u32::try_from(duration_ms / 1_000).ok()
-}
-
-fn heuristics(reader: &mut Reader<'_>, node: &Node, rules: &mut CacheRules) {
-    if !reader.shape(node, &HEURISTICS) {
-        return;
-    }
-    rules.heuristics = reader.flag(&node.arguments[0]).unwrap_or(true);
+fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
+    cache.rules.heuristics = reader.flag(&node.arguments[0]).unwrap_or(true);
     let Some(max) = property(node, "max") else { return };
-    // Behind an error of its own the value says nothing.
+    // After an error of its own the value says nothing.
     if matches!(node.arguments[0].scalar, Scalar::Bool(false)) {
         reader.report.add(Code::Contradiction, max.span, "heuristics are switched off and bounded");
     }
-    if let Some(max_s) = seconds(reader, &max.value) {
-        rules.heuristic_max_s = max_s;
+    if let Some(max_s) = lifetime(reader, &max.value) {
+        cache.rules.heuristic_max_s = max_s as u32;
     }
 }
 
-fn query(reader: &mut Reader<'_>, node: &Node) -> QueryKey {
-    reader.shape(node, &QUERY);
+fn write_heuristics(writer: &mut Writer, name: &'static str, cache: &CacheSettings) {
+    let (rules, default) = (&cache.rules, Rules::default());
+    if (rules.heuristics, rules.heuristic_max_s) == (default.heuristics, default.heuristic_max_s) {
+        return;
+    }
+    writer.begin(name).raw(if rules.heuristics { "#true" } else { "#false" });
+    // Without heuristics there is nothing to bound.
+    if rules.heuristics {
+        writer.property("max", &show_duration(u64::from(rules.heuristic_max_s) * 1_000));
+    }
+    writer.end();
+}
+
+fn query(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
     let mut chosen: Option<&Node> = None;
-    let mut key = QueryKey::All;
     for child in node.children.iter().flatten() {
         if !matches!(child.name.as_str(), "without" | "only") {
             reader.unknown(child, &["without", "only"]);
@@ -241,9 +227,25 @@ fn query(reader: &mut Reader<'_>, node: &Node) -> QueryKey {
                 names.push(name);
             }
         }
-        key = if child.name == "without" { QueryKey::Without(names) } else { QueryKey::Only(names) };
+        cache.rules.query = if child.name == "without" { QueryKey::Without(names) } else { QueryKey::Only(names) };
     }
-    key
+}
+
+fn write_query(writer: &mut Writer, name: &'static str, cache: &CacheSettings) {
+    let (kind, names) = match &cache.rules.query {
+        QueryKey::All => return,
+        QueryKey::Without(names) => ("without", names),
+        QueryKey::Only(names) => ("only", names),
+    };
+    writer.begin(name).open();
+    writer.list(kind, names);
+    writer.close();
+}
+
+fn write_fields(writer: &mut Writer, name: &'static str, cache: &CacheSettings, names: fn(&Rules) -> &Vec<String>) {
+    if names(&cache.rules) != names(&Rules::default()) {
+        writer.list_or_off(name, names(&cache.rules));
+    }
 }
 
 /// A parameter's name as it stands in the query, perhaps with a star at its end.
@@ -260,9 +262,8 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
 }
 
 /// Names of cookies, each once.
-fn cookies(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Vec<String> {
+fn cookies(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    reader.shape(node, shape);
     let takes_star = node.name != "key-cookies";
     for value in &node.arguments {
         let Some(name) = reader.line(value) else { continue };

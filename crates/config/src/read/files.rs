@@ -1,10 +1,13 @@
 //! The handler of files, and what can be set about it.
 
 use super::Reader;
-use super::parse;
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::parse::{self, show_duration};
+use super::setting::{Setting, read_block, write_block};
+use super::shape::{Block, Shape, VALUES_MAX, property};
+use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
+use crate::encode::{Writer, path, show_paths};
 use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use std::path::{Component, PathBuf};
@@ -17,37 +20,98 @@ const SHAPE: Shape = Shape {
 };
 const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.html\"") };
 const LISTING: Shape = Shape { properties: &["entries"], ..Shape::value("listing #true") };
-const FLAG: Shape = Shape::value("hidden #true");
-const FOLLOW_LINKS: Shape = Shape::values(1, "follow-links \"/usr/share\"");
-const TRY: Shape = Shape::values(1, "try \"{path}.html\" \"=404\"");
-const SPA: Shape = Shape::value("spa \"index.html\"");
 const CODINGS: Shape =
     Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("compress \"br\" \"zstd\" \"gzip\"") };
-const DIGEST: Shape = Shape { properties: &["always"], ..Shape::value("digest #true always=#true") };
-const CACHE_CONTROL: Shape = Shape { arguments: (2, 2), ..Shape::value("cache-control \"text/html\" \"no-cache\"") };
-const EXPIRES: Shape = Shape { arguments: (2, 2), ..Shape::value("expires \"image/*\" \"30d\"") };
 
-const ALLOWED: &[&str] = &[
-    "index",
-    "listing",
-    "hidden",
-    "follow-links",
-    "try",
-    "spa",
-    "compress",
-    "precompressed",
-    "digest",
-    "content-md5",
-    "cache-control",
-    "expires",
-    "pass",
+/// The settings of `files`.
+pub(super) const SETTINGS: &[Setting<Files>] = &[
+    Setting::custom("index", INDEX, index, |writer, name, files| {
+        if files.index != defaults().index {
+            writer.list_or_off(name, &files.index);
+        }
+    }),
+    Setting::custom("listing", LISTING, listing, |writer, name, files| {
+        let Some(listing) = files.listing else { return };
+        writer.begin(name).raw("#true");
+        if listing.entries_max != LISTING_ENTRIES_DEFAULT {
+            writer.raw_property("entries", &listing.entries_max.to_string());
+        }
+        writer.end();
+    }),
+    Setting::flag("hidden", "hidden #true", |files| &mut files.hidden),
+    Setting::custom(
+        "follow-links",
+        Shape::values(1, "follow-links \"/usr/share\""),
+        follow_links,
+        |writer, name, files| writer.list(name, &show_paths(&files.follow_links)),
+    ),
+    Setting::custom("try", Shape::values(1, "try \"{path}.html\" \"=404\""), tries, |writer, name, files| {
+        let show = |target: &TryTarget| match target {
+            TryTarget::File(text) => encode_text(text),
+            TryTarget::Status(status) => format!("={status}"),
+        };
+        writer.list(name, &files.try_targets.iter().map(show).collect::<Vec<_>>());
+    }),
+    // It is printed as the `try` that it stands for.
+    Setting::custom("spa", Shape::value("spa \"index.html\""), spa, |_, _, _| {}),
+    Setting::custom(
+        "compress",
+        CODINGS,
+        |reader, node, files| files.compress = codings(reader, node, COMPRESS),
+        |writer, name, files| write_codings(writer, name, &files.compress, COMPRESS),
+    ),
+    Setting::custom(
+        "precompressed",
+        CODINGS,
+        |reader, node, files| files.precompressed = codings(reader, node, ENDINGS),
+        |writer, name, files| write_codings(writer, name, &files.precompressed, ENDINGS),
+    ),
+    Setting::custom(
+        "digest",
+        Shape { properties: &["always"], ..Shape::value("digest #true always=#true") },
+        digest,
+        |writer, name, files| {
+            if !files.digest {
+                return;
+            }
+            writer.begin(name).raw("#true");
+            if files.digest_always {
+                writer.raw_property("always", "#true");
+            }
+            writer.end();
+        },
+    ),
+    Setting::flag("content-md5", "content-md5 #true", |files| &mut files.content_md5),
+    Setting::custom(
+        "cache-control",
+        Shape { arguments: (2, 2), ..Shape::value("cache-control \"text/html\" \"no-cache\"") },
+        cache_control,
+        |writer, name, files| {
+            for (kind, value) in &files.cache_control {
+                writer.begin(name).text(kind).text(value).end();
+            }
+        },
+    )
+    .repeated(),
+    Setting::custom(
+        "expires",
+        Shape { arguments: (2, 2), ..Shape::value("expires \"image/*\" \"30d\"") },
+        expires,
+        |writer, name, files| {
+            for (kind, seconds) in &files.expires {
+                writer.begin(name).text(kind).text(&show_duration(u64::from(*seconds) * 1_000)).end();
+            }
+        },
+    )
+    .repeated(),
+    Setting::flag("pass", "pass #true", |files| &mut files.pass),
 ];
 
 /// Entries of a listing, when nothing is said about it.
-pub(crate) const LISTING_ENTRIES_DEFAULT: u32 = 10_000;
+const LISTING_ENTRIES_DEFAULT: u32 = 10_000;
 
 /// Names of files that lie beside a file.
-pub(crate) const ENDINGS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zst"), (Coding::Gzip, "gz")];
+const ENDINGS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zst"), (Coding::Gzip, "gz")];
 
 const COMPRESS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zstd"), (Coding::Gzip, "gzip")];
 
@@ -67,15 +131,7 @@ pub(crate) fn defaults() -> Files {
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     let complete = reader.shape(node, &SHAPE);
     let mut files = defaults();
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        let repeats = matches!(child.name.as_str(), "cache-control" | "expires");
-        if !ALLOWED.contains(&child.name.as_str()) {
-            reader.unknown(child, ALLOWED);
-        } else if repeats || reader.first(&mut seen, child) {
-            setting(reader, child, &mut files);
-        }
-    }
+    read_block(reader, node, SETTINGS, &mut files);
     let children = || node.children.iter().flatten();
     if let (Some(spa), Some(tries)) =
         (children().find(|child| child.name == "spa"), children().find(|child| child.name == "try"))
@@ -96,45 +152,42 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     Some(files)
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    match node.name.as_str() {
-        "index" => index(reader, node, files),
-        "listing" => listing(reader, node, files),
-        "hidden" => files.hidden = flag(reader, node, &FLAG),
-        "follow-links" => follow_links(reader, node, files),
-        "try" => tries(reader, node, files),
-        "spa" => spa(reader, node, files),
-        "compress" => files.compress = codings(reader, node, COMPRESS),
-        "precompressed" => files.precompressed = codings(reader, node, ENDINGS),
-        "digest" => digest(reader, node, files),
-        "content-md5" => files.content_md5 = flag(reader, node, &FLAG),
-        "cache-control" => {
-            if reader.shape(node, &CACHE_CONTROL)
-                && let Some(kind) = media(reader, &node.arguments[0], files.cache_control.iter().map(|(kind, _)| kind))
-                && let Some(value) = super::step::field_value(reader, &node.arguments[1])
-            {
-                files.cache_control.push((kind, value));
-            }
-        }
-        "expires" => {
-            if reader.shape(node, &EXPIRES)
-                && let Some(kind) = media(reader, &node.arguments[0], files.expires.iter().map(|(kind, _)| kind))
-                && let Some(duration_ms) = reader.duration(&node.arguments[1], 0..=EXPIRES_MS_MAX)
-            {
-                files.expires.push((kind, (duration_ms / 1_000) as u32));
-            }
-        }
-        _ => files.pass = flag(reader, node, &FLAG),
+pub(crate) fn write(writer: &mut Writer, files: &Files) {
+    let default = Files { root: files.root.clone(), ..defaults() };
+    writer.begin("files").text(&path(&files.root));
+    if *files == default {
+        return writer.end();
+    }
+    writer.open();
+    write_block(writer, SETTINGS, files, &default);
+    writer.close();
+}
+
+fn cache_control(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    if let Some(kind) = media(reader, &node.arguments[0], files.cache_control.iter().map(|(kind, _)| kind))
+        && let Some(value) = super::step::field_value(reader, &node.arguments[1])
+    {
+        files.cache_control.push((kind, value));
     }
 }
 
-pub(super) fn flag(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
-    reader.shape(node, shape) && reader.flag(&node.arguments[0]).unwrap_or(false)
+fn expires(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    if let Some(kind) = media(reader, &node.arguments[0], files.expires.iter().map(|(kind, _)| kind))
+        && let Some(duration_ms) = reader.duration(&node.arguments[1], 0..=EXPIRES_MS_MAX)
+    {
+        files.expires.push((kind, (duration_ms / 1_000) as u32));
+    }
 }
 
-/// Whether a list is switched off; it has entries or is off, and never both or neither.
+fn write_codings(writer: &mut Writer, name: &'static str, codings: &[Coding], names: &[(Coding, &'static str)]) {
+    if codings != Coding::ALL {
+        let shown = codings.iter().filter_map(|coding| names.iter().find(|(known, _)| known == coding));
+        writer.list_or_off(name, &shown.map(|(_, name)| *name).collect::<Vec<_>>());
+    }
+}
+
+/// Whether a list is switched off; it has entries or is off, and never both or neither. `shape` has been checked.
 pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
-    reader.shape(node, shape);
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     match (off, node.arguments.first()) {
         (true, Some(value)) => {
@@ -179,9 +232,6 @@ fn index(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
 }
 
 fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    if !reader.shape(node, &LISTING) {
-        return;
-    }
     let on = reader.flag(&node.arguments[0]).unwrap_or(false);
     let entries = property(node, "entries").and_then(|entries| reader.number(&entries.value, 1..=1_000_000));
     let entries_max = entries.map_or(LISTING_ENTRIES_DEFAULT, |entries| entries as u32);
@@ -189,7 +239,6 @@ fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
 }
 
 fn follow_links(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    reader.shape(node, &FOLLOW_LINKS);
     for value in &node.arguments {
         let Some(text) = reader.line(value) else { continue };
         let folder = PathBuf::from(&text);
@@ -205,7 +254,6 @@ fn follow_links(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
 }
 
 fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    reader.shape(node, &TRY);
     for (index, value) in node.arguments.iter().enumerate() {
         let Some(target) = try_target(reader, value) else { continue };
         let is_last = index + 1 == node.arguments.len();
@@ -257,9 +305,6 @@ fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Te
 }
 
 fn spa(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    if !reader.shape(node, &SPA) {
-        return;
-    }
     let value = &node.arguments[0];
     let Some(text) = reader.line(value) else { return };
     let text = Text { parts: vec![TextPart::Literal(text)] };
@@ -285,9 +330,6 @@ fn codings(reader: &mut Reader<'_>, node: &Node, names: &[(Coding, &str)]) -> Ve
 }
 
 fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    if !reader.shape(node, &DIGEST) {
-        return;
-    }
     files.digest = reader.flag(&node.arguments[0]).unwrap_or(false);
     let always = property(node, "always");
     files.digest_always = always.and_then(|always| reader.flag(&always.value)).unwrap_or(false);

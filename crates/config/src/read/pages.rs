@@ -1,11 +1,13 @@
 //! The handlers of active pages: a folder of them, or one.
 
 use super::Reader;
-use super::files::flag;
-use super::proxy::{read_origin, trust};
-use super::shape::{Block, Seen, Shape, property};
+use super::origin::show_origin;
+use super::proxy::{TRUST, networks, read_origin, show_networks};
+use super::setting::{Setting, read_block, read_properties, write_block, write_properties};
+use super::shape::{Block, Shape, property};
 use crate::code::Code;
-use crate::model::{Database, Origin, PageSettings, Pages};
+use crate::encode::{Writer, path};
+use crate::model::{Database, PageSettings, Pages};
 use crate::syntax::Node;
 
 /// Upstreams of one step: each has connections of its own in every worker.
@@ -18,35 +20,67 @@ const PAGES: Shape = Shape {
     example: "pages \"./site\" { database \"./data/site.db\" }",
 };
 const PAGE: Shape = Shape { example: "page \"./scripts/hello.luau\"", ..PAGES };
-const DEV: Shape = Shape { arguments: (0, 1), ..Shape::value("dev") };
-const SLICE: Shape = Shape::value("cpu-slice \"200us\"");
-const CPU: Shape = Shape::value("cpu-limit \"50ms\"");
-const RUN: Shape = Shape::value("run-limit \"60s\"");
-const MEMORY: Shape = Shape::value("memory-limit \"16MiB\"");
-const UPLOAD: Shape = Shape::value("upload-limit \"10MiB\"");
-const FORM_LIMIT: Shape = Shape::value("form-limit \"1MiB\"");
 const DATABASE: Shape = Shape {
-    properties: DATABASE_PROPERTIES,
+    properties: &["migrations", "readers", "statement-timeout", "synchronous"],
     ..Shape::value("database \"./data/site.db\" migrations=\"./migrations\"")
 };
-const DATABASE_PROPERTIES: &[&str] = &["migrations", "readers", "statement-timeout", "synchronous"];
-const SECRET: Shape = Shape::value("secret \"./data/secret\"");
 const UPSTREAM: Shape = Shape { arguments: (2, 2), ..Shape::value("upstream \"api\" \"http://127.0.0.1:3000\"") };
-const RECHECK: Shape = Shape::value("recheck \"1s\"");
 
-const ALLOWED: &[&str] = &[
-    "dev",
-    "cpu-slice",
-    "cpu-limit",
-    "run-limit",
-    "memory-limit",
-    "upload-limit",
-    "form-limit",
-    "database",
-    "secret",
-    "upstream",
-    "trust",
-    "recheck",
+/// The settings of `pages` and of `page`.
+pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
+    Setting::custom(
+        "dev",
+        Shape { arguments: (0, 1), ..Shape::value("dev") },
+        |reader, node, settings| {
+            settings.dev = node.arguments.first().is_none_or(|value| reader.flag(value).unwrap_or(false));
+        },
+        |writer, name, settings| {
+            if settings.dev {
+                writer.begin(name).raw("#true").end();
+            }
+        },
+    ),
+    Setting::duration_us("cpu-slice", "cpu-slice \"200us\"", 20..=100_000, |settings| &mut settings.cpu_slice_us),
+    Setting::duration_us("cpu-limit", "cpu-limit \"50ms\"", 1_000..=3_600_000_000, |settings| {
+        &mut settings.cpu_limit_us
+    }),
+    Setting::duration("run-limit", "run-limit \"60s\"", 100..=86_400_000, |settings| &mut settings.run_ms_max),
+    Setting::size("memory-limit", "memory-limit \"16MiB\"", 1 << 20..=1 << 30, |settings| {
+        &mut settings.memory_bytes_max
+    }),
+    Setting::size("upload-limit", "upload-limit \"10MiB\"", 1 << 10..=1 << 40, |settings| {
+        &mut settings.upload_bytes_max
+    }),
+    Setting::size("form-limit", "form-limit \"1MiB\"", 1 << 10..=64 << 20, |settings| &mut settings.form_bytes_max),
+    Setting::custom("database", DATABASE, database, |writer, name, settings| {
+        let Some(database) = &settings.database else { return };
+        writer.begin(name).text(&path(&database.path));
+        write_properties(writer, DATABASE_PROPERTIES, database, &Database::default());
+        if database.syncs_commits {
+            writer.property("synchronous", "full");
+        }
+        writer.end();
+    }),
+    Setting::path("secret", "secret \"./data/secret\"", |settings| &mut settings.secret),
+    Setting::custom("upstream", UPSTREAM, upstream, |writer, name, settings| {
+        for (upstream, origin) in &settings.upstreams {
+            writer.begin(name).text(upstream).text(&show_origin(origin)).end();
+        }
+    })
+    .repeated(),
+    Setting::custom(
+        "trust",
+        TRUST,
+        |reader, node, settings| settings.trusted = networks(reader, &node.arguments),
+        |writer, name, settings| writer.list(name, &show_networks(&settings.trusted)),
+    ),
+    Setting::duration("recheck", "recheck \"1s\"", 0..=86_400_000, |settings| &mut settings.recheck_ms),
+];
+
+const DATABASE_PROPERTIES: &[Setting<Database>] = &[
+    Setting::path("migrations", DATABASE.example, |database| &mut database.migrations),
+    Setting::number("readers", DATABASE.example, 1..=64, |database| &mut database.readers),
+    Setting::duration("statement-timeout", DATABASE.example, 10..=3_600_000, |database| &mut database.statement_ms_max),
 ];
 
 pub(super) fn folder(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
@@ -67,16 +101,7 @@ pub(super) fn page(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
 fn read(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<Pages> {
     let complete = reader.shape(node, shape);
     let mut settings = PageSettings::default();
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        if !ALLOWED.contains(&child.name.as_str()) {
-            reader.unknown(child, ALLOWED);
-        } else if child.name == "upstream" {
-            upstream(reader, child, &mut settings.upstreams);
-        } else if reader.first(&mut seen, child) {
-            setting(reader, child, &mut settings);
-        }
-    }
+    read_block(reader, node, SETTINGS, &mut settings);
     let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
     if let (true, Some(slice)) =
         (settings.cpu_slice_us > settings.cpu_limit_us, child("cpu-slice").or(child("cpu-limit")))
@@ -91,75 +116,28 @@ fn read(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<Pages> {
     Some(Pages { path: reader.path(&node.arguments[0])?, settings })
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
-    match node.name.as_str() {
-        "dev" if node.arguments.is_empty() => settings.dev = reader.shape(node, &DEV),
-        "dev" => settings.dev = flag(reader, node, &DEV),
-        "cpu-slice" => duration_us(reader, node, &SLICE, (20, 100_000), &mut settings.cpu_slice_us),
-        "cpu-limit" => duration_us(reader, node, &CPU, (1_000, 3_600_000_000), &mut settings.cpu_limit_us),
-        "run-limit" => {
-            if reader.shape(node, &RUN)
-                && let Some(duration_ms) = reader.duration(&node.arguments[0], 100..=86_400_000)
-            {
-                settings.run_ms_max = duration_ms;
-            }
-        }
-        "memory-limit" => size(reader, node, &MEMORY, (1 << 20, 1 << 30), &mut settings.memory_bytes_max),
-        "upload-limit" => size(reader, node, &UPLOAD, (1 << 10, 1 << 40), &mut settings.upload_bytes_max),
-        "form-limit" => size(reader, node, &FORM_LIMIT, (1 << 10, 64 << 20), &mut settings.form_bytes_max),
-        "database" => {
-            if reader.shape(node, &DATABASE) {
-                let migrations = property(node, "migrations").and_then(|folder| reader.path(&folder.value));
-                let path = reader.path(&node.arguments[0]);
-                let readers = property(node, "readers").and_then(|count| reader.number(&count.value, 1..=64));
-                let statement_ms_max = property(node, "statement-timeout")
-                    .and_then(|duration| reader.duration(&duration.value, 10..=3_600_000));
-                let synchronous = property(node, "synchronous");
-                let words = [(false, "normal"), (true, "full")];
-                let syncs_commits = synchronous.and_then(|word| reader.word(&word.value, &words)).unwrap_or_default();
-                settings.database = path.map(|path| Database {
-                    path,
-                    migrations,
-                    readers: readers.and_then(|count| usize::try_from(count).ok()),
-                    statement_ms_max,
-                    syncs_commits,
-                });
-            }
-        }
-        "secret" => {
-            if reader.shape(node, &SECRET) {
-                settings.secret = reader.path(&node.arguments[0]);
-            }
-        }
-        "trust" => settings.trusted = trust(reader, node),
-        _ => {
-            if reader.shape(node, &RECHECK) {
-                settings.recheck_ms = reader.duration(&node.arguments[0], 0..=86_400_000);
-            }
-        }
+pub(crate) fn write(writer: &mut Writer, name: &str, pages: &Pages) {
+    let default = PageSettings::default();
+    writer.begin(name).text(&path(&pages.path));
+    if pages.settings == default {
+        return writer.end();
     }
+    writer.open();
+    write_block(writer, SETTINGS, &pages.settings, &default);
+    writer.close();
 }
 
-fn duration_us(reader: &mut Reader<'_>, node: &Node, shape: &Shape, bounds_us: (u64, u64), setting: &mut u64) {
-    if reader.shape(node, shape)
-        && let Some(duration_us) = reader.duration_us(&node.arguments[0], bounds_us.0..=bounds_us.1)
-    {
-        *setting = duration_us;
-    }
+fn database(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
+    let mut database = Database::default();
+    read_properties(reader, node, DATABASE_PROPERTIES, &mut database);
+    let words = [(false, "normal"), (true, "full")];
+    let synchronous = property(node, "synchronous").and_then(|word| reader.word(&word.value, &words));
+    database.syncs_commits = synchronous.unwrap_or_default();
+    settings.database = reader.path(&node.arguments[0]).map(|path| Database { path, ..database });
 }
 
-fn size(reader: &mut Reader<'_>, node: &Node, shape: &Shape, bounds: (u64, u64), setting: &mut u64) {
-    if reader.shape(node, shape)
-        && let Some(size) = reader.size(&node.arguments[0], bounds.0..=bounds.1)
-    {
-        *setting = size;
-    }
-}
-
-fn upstream(reader: &mut Reader<'_>, node: &Node, upstreams: &mut Vec<(String, Origin)>) {
-    if !reader.shape(node, &UPSTREAM) {
-        return;
-    }
+fn upstream(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
+    let upstreams = &mut settings.upstreams;
     let (name, origin) = (super::step::token(reader, &node.arguments[0]), read_origin(reader, &node.arguments[1]));
     let (Some(name), Some(origin)) = (name, origin) else { return };
     if upstreams.iter().any(|(known, _)| *known == name) {

@@ -4,13 +4,16 @@ use super::Reader;
 use super::files::is_off;
 use super::parse::{digits, host_fault};
 use super::pool;
-use super::proxy::trust;
-use super::shape::{Block, Seen, Shape, VALUES_MAX};
+use super::proxy::{TRUST, networks, show_networks};
+use super::setting::{Setting, read_block, write_block};
+use super::shape::{Block, Shape, VALUES_MAX};
 use crate::code::Code;
 use crate::diagnostic::Span;
+use crate::encode::{Writer, path, show_paths};
 use crate::model::{Handler, Php, PhpAddress, Step, StepKind};
 use crate::syntax::{Node, Scalar, Value};
-use std::path::{Path, PathBuf};
+use std::net::Ipv6Addr;
+use std::path::Path;
 
 /// More bytes than any script takes.
 const BYTES_MAX: u64 = 1 << 40;
@@ -24,50 +27,100 @@ const SHAPE: Shape = Shape {
     block: Block::Optional,
     example: "php \"unix:/run/php/php-fpm.sock\", or php \"tcp:127.0.0.1:9000\" { root \"/srv/www\" }",
 };
-const ROOT: Shape = Shape::value("root \"/srv/www\"");
 const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.php\"") };
-const SPLIT: Shape = Shape::values(1, "split \".php\"");
-const FRONT: Shape = Shape::value("front-controller \"/index.php\"");
-const ENV: Shape = Shape { arguments: (2, 2), ..Shape::value("env \"APP_ENV\" \"production\"") };
-const IDLE: Shape = Shape::value("idle-connections 8");
-const CONNECTIONS: Shape = Shape::value("connections 1024");
-const CONTENT: Shape = Shape::value("content-limit \"128MiB\"");
-const SPOOL: Shape = Shape::value("spool-limit \"8MiB\"");
-const SENDFILE: Shape = Shape::values(1, "sendfile \"/srv/private\"");
-const ACCEL: Shape = Shape { arguments: (2, 2), ..Shape::value("accel \"/protected/\" \"/srv/private\"") };
 
 /// How an application server is written, for those who wrote it otherwise.
 const FORM: &str = "as in \"unix:/run/php/php-fpm.sock\" or \"tcp:127.0.0.1:9000\"";
 
-const ALLOWED: &[&str] = &[
-    "root",
-    "script-root",
-    "index",
-    "split",
-    "front-controller",
-    "env",
-    "trust",
-    "timeouts",
-    "idle-connections",
-    "connections",
-    "content-limit",
-    "spool-limit",
-    "sendfile",
-    "accel",
+/// The settings of `php`.
+pub(super) const SETTINGS: &[Setting<Php>] = &[
+    Setting::custom(
+        "root",
+        Shape::value("root \"/srv/www\""),
+        |reader, node, php| php.root = reader.path(&node.arguments[0]).unwrap_or_default(),
+        |writer, name, php| writer.begin(name).text(&path(&php.root)).end(),
+    ),
+    Setting::path("script-root", "script-root \"/srv/www\"", |php| &mut php.script_root),
+    Setting::custom(
+        "index",
+        INDEX,
+        |reader, node, php| {
+            let off = is_off(reader, node, &INDEX);
+            php.index = if off { Vec::new() } else { names(reader, &node.arguments) };
+        },
+        |writer, name, php| {
+            if php.index != Php::default().index {
+                writer.list_or_off(name, &php.index);
+            }
+        },
+    ),
+    Setting::custom(
+        "split",
+        Shape::values(1, "split \".php\""),
+        |reader, node, php| php.split = suffixes(reader, &node.arguments),
+        |writer, name, php| {
+            if php.split != Php::default().split {
+                writer.list(name, &php.split);
+            }
+        },
+    ),
+    Setting::custom(
+        "front-controller",
+        Shape::value("front-controller \"/index.php\""),
+        |reader, node, php| php.front_controller = script(reader, &node.arguments[0]),
+        |writer, name, php| {
+            if let Some(controller) = &php.front_controller {
+                writer.begin(name).text(&format!("/{controller}")).end();
+            }
+        },
+    ),
+    Setting::custom(
+        "env",
+        Shape { arguments: (2, 2), ..Shape::value("env \"APP_ENV\" \"production\"") },
+        env,
+        |writer, name, php| {
+            for (variable, value) in &php.env {
+                writer.begin(name).text(variable).text(value).end();
+            }
+        },
+    )
+    .repeated(),
+    Setting::custom(
+        "trust",
+        TRUST,
+        |reader, node, php| php.trusted = networks(reader, &node.arguments),
+        |writer, name, php| writer.list(name, &show_networks(&php.trusted)),
+    ),
+    Setting::custom(
+        "timeouts",
+        pool::TIMEOUTS,
+        |reader, node, php| read_block(reader, node, pool::TIMEOUT_SETTINGS, &mut php.timeouts),
+        |writer, name, php| pool::write_timeouts(writer, name, &php.timeouts),
+    ),
+    Setting::number("idle-connections", "idle-connections 8", 0..=65_535, |php| &mut php.idle_connections_max),
+    Setting::number("connections", "connections 1024", 1..=1_000_000, |php| &mut php.connections_max),
+    Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
+    Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
+    Setting::custom("sendfile", Shape::values(1, "sendfile \"/srv/private\""), sendfile, |writer, name, php| {
+        writer.list(name, &show_paths(&php.sendfile))
+    }),
+    Setting::custom(
+        "accel",
+        Shape { arguments: (2, 2), ..Shape::value("accel \"/protected/\" \"/srv/private\"") },
+        accel,
+        |writer, name, php| {
+            for (prefix, folder) in &php.accel {
+                writer.begin(name).text(prefix).text(&path(folder)).end();
+            }
+        },
+    )
+    .repeated(),
 ];
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
     let complete = reader.shape(node, &SHAPE);
     let mut php = Php::default();
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        let repeats = matches!(child.name.as_str(), "env" | "accel");
-        if !ALLOWED.contains(&child.name.as_str()) {
-            reader.unknown(child, ALLOWED);
-        } else if repeats || reader.first(&mut seen, child) {
-            setting(reader, child, &mut php);
-        }
-    }
+    read_block(reader, node, SETTINGS, &mut php);
     if let Some(controller) = &php.front_controller
         && !php.split.iter().any(|suffix| controller.ends_with(suffix.as_str()))
         && let Some(child) = node.children.iter().flatten().find(|child| child.name == "front-controller")
@@ -151,78 +204,28 @@ pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
     Ok(PhpAddress::Tcp(host.to_ascii_lowercase(), port))
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
-    match node.name.as_str() {
-        "root" => php.root = path(reader, node, &ROOT).unwrap_or_default(),
-        "script-root" => php.script_root = path(reader, node, &ROOT),
-        "index" => {
-            let off = is_off(reader, node, &INDEX);
-            php.index = if off { Vec::new() } else { names(reader, &node.arguments) };
-        }
-        "split" => {
-            reader.shape(node, &SPLIT);
-            php.split = suffixes(reader, &node.arguments);
-        }
-        "front-controller" => {
-            if reader.shape(node, &FRONT) {
-                php.front_controller = script(reader, &node.arguments[0]);
-            }
-        }
-        "env" => {
-            if reader.shape(node, &ENV) {
-                env(reader, &node.arguments[0], &node.arguments[1], php);
-            }
-        }
-        "trust" => php.trusted = trust(reader, node),
-        "timeouts" => php.timeouts = pool::timeouts(reader, node),
-        "idle-connections" => {
-            if reader.shape(node, &IDLE)
-                && let Some(idle) = reader.number(&node.arguments[0], 0..=65_535)
-            {
-                php.idle_connections_max = idle as u32;
-            }
-        }
-        "connections" => {
-            if reader.shape(node, &CONNECTIONS)
-                && let Some(connections) = reader.number(&node.arguments[0], 1..=1_000_000)
-            {
-                php.connections_max = connections as u32;
-            }
-        }
-        "content-limit" => {
-            if reader.shape(node, &CONTENT)
-                && let Some(bytes) = reader.size(&node.arguments[0], 0..=BYTES_MAX)
-            {
-                php.content_bytes_max = bytes;
-            }
-        }
-        "spool-limit" => {
-            if reader.shape(node, &SPOOL)
-                && let Some(bytes) = reader.size(&node.arguments[0], 0..=SPOOL_BYTES_MAX)
-            {
-                php.spool_bytes_max = bytes;
-            }
-        }
-        "sendfile" => {
-            reader.shape(node, &SENDFILE);
-            for value in &node.arguments {
-                match reader.path(value) {
-                    Some(folder) if php.sendfile.contains(&folder) => reader.same_twice(value.span, "this folder"),
-                    Some(folder) => php.sendfile.push(folder),
-                    None => {}
-                }
-            }
-        }
-        _ => {
-            if reader.shape(node, &ACCEL) {
-                accel(reader, &node.arguments[0], &node.arguments[1], php);
-            }
-        }
+pub(crate) fn write(writer: &mut Writer, php: &Php) {
+    writer.begin("php").text(&show_address(&php.address)).open();
+    write_block(writer, SETTINGS, php, &Php::default());
+    writer.close();
+}
+
+fn show_address(address: &PhpAddress) -> String {
+    match address {
+        PhpAddress::Unix(socket) => format!("unix:{}", path(socket)),
+        PhpAddress::Tcp(host, port) if host.parse::<Ipv6Addr>().is_ok() => format!("tcp:[{host}]:{port}"),
+        PhpAddress::Tcp(host, port) => format!("tcp:{host}:{port}"),
     }
 }
 
-fn path(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<PathBuf> {
-    if reader.shape(node, shape) { reader.path(&node.arguments[0]) } else { None }
+fn sendfile(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
+    for value in &node.arguments {
+        match reader.path(value) {
+            Some(folder) if php.sendfile.contains(&folder) => reader.same_twice(value.span, "this folder"),
+            Some(folder) => php.sendfile.push(folder),
+            None => {}
+        }
+    }
 }
 
 /// Names of files in a folder.
@@ -276,7 +279,8 @@ fn script(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     Some(name.to_owned())
 }
 
-fn env(reader: &mut Reader<'_>, name: &Value, value: &Value, php: &mut Php) {
+fn env(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
+    let [name, value, ..] = &node.arguments[..] else { return };
     let (Some(text), Some(given)) = (reader.line(name), reader.text(value)) else { return };
     let is_name = !text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -290,7 +294,8 @@ fn env(reader: &mut Reader<'_>, name: &Value, value: &Value, php: &mut Php) {
     }
 }
 
-fn accel(reader: &mut Reader<'_>, prefix: &Value, folder: &Value, php: &mut Php) {
+fn accel(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
+    let [prefix, folder, ..] = &node.arguments[..] else { return };
     let (Some(text), Some(folder)) = (reader.line(prefix), reader.path(folder)) else { return };
     let clean = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).is_some_and(|rest| {
         !rest.is_empty() && rest.split('/').all(|part| !part.is_empty() && part != "." && part != "..")

@@ -1,51 +1,69 @@
 //! How the origins of a proxy are chosen, watched and spared: balance, health, concurrency, timeouts.
 
 use super::Reader;
-use super::parse;
-use super::proxy::TIMEOUT_MS_MAX;
-use super::shape::{Block, Seen, Shape, property};
+use super::parse::{self, show_duration};
+use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
+use super::setting::{Setting, read_properties, write_block, write_properties};
+use super::shape::{Block, Shape, property};
 use super::step::token;
 use crate::code::Code;
-use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth};
+use crate::encode::Writer;
+use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 
 /// More requests at once than any server takes, or any queue should hold.
 const REQUESTS_MAX: u64 = 1_000_000;
 
-const BALANCE: Shape = Shape {
+pub(super) const BALANCE: Shape = Shape {
     properties: &["key", "header", "cookie"],
     ..Shape::value("balance \"consistent-hash\" key=\"uri\", or balance \"round-robin\"")
 };
-const HEALTH: Shape = Shape {
+pub(super) const HEALTH: Shape = Shape {
     properties: &["interval", "timeout", "status", "rise", "fall"],
     ..Shape::value("health-check \"/health\" interval=\"5s\" timeout=\"2s\" status=\"200-399\" rise=2 fall=3")
 };
-const PASSIVE: Shape = Shape {
+pub(super) const PASSIVE: Shape = Shape {
     arguments: (0, 0),
     properties: &["failures", "pause", "off"],
     block: Block::None,
     example: "passive failures=5 pause=\"5s\"",
 };
-const CONCURRENCY: Shape = Shape {
+pub(super) const CONCURRENCY: Shape = Shape {
     arguments: (0, 0),
     properties: &["min", "max", "queue", "wait"],
     block: Block::None,
     example: "concurrency min=8 max=1024 queue=4096 wait=\"10s\"",
 };
-const TIMEOUTS: Shape = Shape {
+pub(super) const TIMEOUTS: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
     block: Block::Needed,
     example: "timeouts { connect \"3s\"; head \"30s\"; body \"30s\"; idle \"30s\" }",
 };
-const TIMEOUT: Shape = Shape::value("connect \"3s\"");
+/// The settings of `timeouts` in `proxy` and `php`.
+pub(super) const TIMEOUT_SETTINGS: &[Setting<OriginTimeouts>] = &[
+    Setting::duration("connect", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.connect_timeout_ms),
+    Setting::duration("head", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.head_timeout_ms),
+    Setting::duration("body", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.body_timeout_ms),
+    Setting::duration("stream", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.stream_timeout_ms),
+    Setting::duration("idle", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.idle_timeout_ms),
+];
+const TIMEOUT: &str = "connect \"3s\"";
+
+const HEALTH_PROPERTIES: &[Setting<HealthCheck>] = &[
+    Setting::duration("interval", HEALTH.example, 100..=TIMEOUT_MS_MAX, |check| &mut check.interval_ms),
+    Setting::duration("timeout", HEALTH.example, 100..=TIMEOUT_MS_MAX, |check| &mut check.timeout_ms),
+    Setting::number("rise", HEALTH.example, 1..=100, |check| &mut check.rise),
+    Setting::number("fall", HEALTH.example, 1..=100, |check| &mut check.fall),
+];
+const PASSIVE_PROPERTIES: &[Setting<PassiveHealth>] = &[
+    Setting::number("failures", PASSIVE.example, 1..=10_000, |passive| &mut passive.failures),
+    Setting::duration("pause", PASSIVE.example, TIMEOUT_MS, |passive| &mut passive.pause_ms),
+];
 const BALANCES: &[(Balance, &str)] =
     &[(Balance::LeastConnections, "least-connections"), (Balance::RoundRobin, "round-robin")];
 
 pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
-    if !reader.shape(node, &BALANCE) {
-        return Balance::default();
-    }
     let hash = Balance::ConsistentHash(HashKey::Uri);
     // The word first, as it decides whether there may be a key.
     let words: Vec<(usize, &str)> =
@@ -78,9 +96,6 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
 }
 
 pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<HealthCheck> {
-    if !reader.shape(node, &HEALTH) {
-        return None;
-    }
     let mut check = HealthCheck::default();
     let path = reader.line(&node.arguments[0])?;
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains('#') {
@@ -89,24 +104,7 @@ pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<Healt
         return None;
     }
     check.path = path;
-    let duration = |reader: &mut Reader<'_>, name, target: &mut u64| {
-        if let Some(property) = property(node, name)
-            && let Some(duration_ms) = reader.duration(&property.value, 100..=TIMEOUT_MS_MAX)
-        {
-            *target = duration_ms;
-        }
-    };
-    duration(reader, "interval", &mut check.interval_ms);
-    duration(reader, "timeout", &mut check.timeout_ms);
-    let count = |reader: &mut Reader<'_>, name, target: &mut u32| {
-        if let Some(property) = property(node, name)
-            && let Some(count) = reader.number(&property.value, 1..=100)
-        {
-            *target = count as u32;
-        }
-    };
-    count(reader, "rise", &mut check.rise);
-    count(reader, "fall", &mut check.fall);
+    read_properties(reader, node, HEALTH_PROPERTIES, &mut check);
     if let Some(status) = property(node, "status") {
         check.statuses = statuses(reader, &status.value)?;
     }
@@ -130,7 +128,6 @@ fn statuses(reader: &mut Reader<'_>, value: &Value) -> Option<(u16, u16)> {
 }
 
 pub(super) fn passive(reader: &mut Reader<'_>, node: &Node) -> PassiveHealth {
-    reader.shape(node, &PASSIVE);
     let mut passive = PassiveHealth::default();
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     if let (true, Some(other)) = (off, node.properties.iter().find(|property| property.name != "off")) {
@@ -141,21 +138,11 @@ pub(super) fn passive(reader: &mut Reader<'_>, node: &Node) -> PassiveHealth {
             reader.report.add(Code::PropertyMissing, node.span, "`passive` needs failures, pause, or off=#true");
         draft.note(format!("as in: {}", PASSIVE.example));
     }
-    if let Some(failures) = property(node, "failures")
-        && let Some(failures) = reader.number(&failures.value, 1..=10_000)
-    {
-        passive.failures = failures as u32;
-    }
-    if let Some(pause) = property(node, "pause")
-        && let Some(pause_ms) = reader.duration(&pause.value, 1..=TIMEOUT_MS_MAX)
-    {
-        passive.pause_ms = pause_ms;
-    }
+    read_properties(reader, node, PASSIVE_PROPERTIES, &mut passive);
     if off { PassiveHealth { failures: 0, ..PassiveHealth::default() } } else { passive }
 }
 
 pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
-    reader.shape(node, &CONCURRENCY);
     let mut concurrency = Concurrency::default();
     if node.properties.is_empty() {
         let draft = reader.report.add(Code::PropertyMissing, node.span, "`concurrency` needs min, max, queue or wait");
@@ -191,28 +178,57 @@ pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
     concurrency
 }
 
-pub(super) fn timeouts(reader: &mut Reader<'_>, node: &Node) -> OriginTimeouts {
-    reader.shape(node, &TIMEOUTS);
-    let mut timeouts = OriginTimeouts::default();
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        let target = match child.name.as_str() {
-            "connect" => &mut timeouts.connect_timeout_ms,
-            "head" => &mut timeouts.head_timeout_ms,
-            "body" => &mut timeouts.body_timeout_ms,
-            "stream" => &mut timeouts.stream_timeout_ms,
-            "idle" => &mut timeouts.idle_timeout_ms,
-            _ => {
-                reader.unknown(child, &["connect", "head", "body", "stream", "idle"]);
-                continue;
-            }
-        };
-        if reader.first(&mut seen, child)
-            && reader.shape(child, &TIMEOUT)
-            && let Some(timeout_ms) = reader.duration(&child.arguments[0], 1..=TIMEOUT_MS_MAX)
-        {
-            *target = timeout_ms;
+pub(super) fn write_balance(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+    match &proxy.balance {
+        Balance::LeastConnections => {}
+        Balance::RoundRobin => writer.begin(name).text("round-robin").end(),
+        Balance::ConsistentHash(key) => {
+            writer.begin(name).text("consistent-hash");
+            match key {
+                HashKey::Uri => writer.property("key", "uri"),
+                HashKey::Client => writer.property("key", "client"),
+                HashKey::Header(name) => writer.property("header", name),
+                HashKey::Cookie(name) => writer.property("cookie", name),
+            };
+            writer.end();
         }
     }
-    timeouts
+}
+
+pub(super) fn write_health_check(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+    let Some(check) = &proxy.health_check else { return };
+    let (first, last) = check.statuses;
+    writer.begin(name).text(&check.path);
+    write_properties(writer, HEALTH_PROPERTIES, check, &HealthCheck::default());
+    writer.property("status", &format!("{first}-{last}")).end();
+}
+
+pub(super) fn write_passive(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+    if proxy.passive == PassiveHealth::default() {
+        return;
+    }
+    writer.begin(name);
+    if proxy.passive.failures == 0 {
+        writer.raw_property("off", "#true");
+    } else {
+        write_properties(writer, PASSIVE_PROPERTIES, &proxy.passive, &PassiveHealth::default());
+    }
+    writer.end();
+}
+
+pub(super) fn write_concurrency(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+    if proxy.concurrency == Concurrency::default() {
+        return;
+    }
+    let Concurrency { min, max, queue_max, queue_timeout_ms } = proxy.concurrency;
+    writer.begin(name).raw_property("min", &min.to_string()).raw_property("max", &max.to_string());
+    writer.raw_property("queue", &queue_max.to_string()).property("wait", &show_duration(queue_timeout_ms)).end();
+}
+
+pub(super) fn write_timeouts(writer: &mut Writer, name: &'static str, timeouts: &OriginTimeouts) {
+    if *timeouts != OriginTimeouts::default() {
+        writer.begin(name).open();
+        write_block(writer, TIMEOUT_SETTINGS, timeouts, &OriginTimeouts::default());
+        writer.close();
+    }
 }

@@ -2,37 +2,19 @@
 
 use super::Reader;
 use super::log::Logs;
+use super::proxy::TIMEOUT_MS;
+use super::setting::{Setting, names, read_block, read_properties, write_block, write_properties};
 use super::shape::{Block, Seen, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Timeouts};
-use crate::syntax::{Node, Value};
+use crate::encode::{Writer, path};
+use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Sockets, Timeouts};
+use crate::syntax::Node;
 
-const ALLOWED: &[&str] = &[
-    "site",
-    "include",
-    "log",
-    "timeouts",
-    "cache",
-    "store",
-    "page-output",
-    "workers",
-    "user",
-    "state",
-    "admin",
-    "open-files",
-    "landlock",
-    "sockets",
-];
+/// What stands at the top level besides [`SETTINGS`].
+const BLOCKS: &[&str] = &["site", "include", "log"];
 
-/// A day: longer is no timeout.
-const TIMEOUT_MS_MAX: u64 = 86_400_000;
-
-const WORKERS: Shape = Shape::value("workers 2");
-const OPEN_FILES: Shape = Shape::value("open-files 65536");
-const LANDLOCK: Shape = Shape::value("landlock #true");
-const STATE: Shape = Shape::value("state \"/var/lib/flatout\"");
 const USER: Shape = Shape { properties: &["group"], ..Shape::value("user \"www-data\" group=\"www-data\"") };
 const ADMIN: Shape =
     Shape { arguments: (0, 1), properties: &["off"], block: Block::None, example: "admin \"/run/flatout.sock\"" };
@@ -54,9 +36,110 @@ const TIMEOUTS: Shape = Shape {
     block: Block::Needed,
     example: "timeouts { idle \"60s\"; head \"10s\" }",
 };
-const TIMEOUT: Shape = Shape::value("idle \"60s\"");
+const TIMEOUT: &str = "idle \"60s\"";
 
-const TIMEOUT_NAMES: &[&str] = &["idle", "head", "body", "stream", "write", "handshake", "drain"];
+/// The settings of the whole process.
+pub(super) const SETTINGS: &[Setting<Config>] = &[
+    Setting::number("workers", "workers 2", 1..=1024, |config| &mut config.workers),
+    Setting::custom("user", USER, user, |writer, name, config| {
+        let Some(user) = &config.user else { return };
+        writer.begin(name).text(user);
+        if let Some(group) = &config.group {
+            writer.property("group", group);
+        }
+        writer.end();
+    }),
+    Setting::number("open-files", "open-files 65536", 64..=1 << 30, |config| &mut config.open_files),
+    Setting::flag("landlock", "landlock #true", |config| &mut config.landlock),
+    Setting::path("state", "state \"/var/lib/flatout\"", |config| &mut config.state),
+    Setting::custom(
+        "admin",
+        ADMIN,
+        |reader, node, config| config.admin = admin(reader, node),
+        |writer, name, config| match &config.admin {
+            Admin::Default => {}
+            Admin::Off => writer.begin(name).raw_property("off", "#true").end(),
+            Admin::Path(socket) => writer.begin(name).text(&path(socket)).end(),
+        },
+    ),
+    Setting::custom(
+        "timeouts",
+        TIMEOUTS,
+        |reader, node, config| read_block(reader, node, TIMEOUT_SETTINGS, &mut config.timeouts),
+        |writer, name, config| {
+            if config.timeouts != Timeouts::default() {
+                writer.begin(name).open();
+                write_block(writer, TIMEOUT_SETTINGS, &config.timeouts, &Timeouts::default());
+                writer.close();
+            }
+        },
+    ),
+    Setting::custom(
+        "sockets",
+        sockets::SHAPE,
+        |reader, node, config| read_block(reader, node, sockets::SETTINGS, &mut config.sockets),
+        |writer, name, config| {
+            if config.sockets != Sockets::default() {
+                writer.begin(name).open();
+                write_block(writer, sockets::SETTINGS, &config.sockets, &Sockets::default());
+                writer.close();
+            }
+        },
+    ),
+    Setting::any(
+        "cache",
+        |reader, node, config| config.cache = cache(reader, node),
+        |writer, name, config| {
+            if config.cache != CacheBudget::default() {
+                writer.begin(name);
+                write_properties(writer, CACHE_PROPERTIES, &config.cache, &CacheBudget::default());
+                writer.end();
+            }
+        },
+    ),
+    Setting::custom(
+        "page-output",
+        PAGE_OUTPUT,
+        |reader, node, config| {
+            needs_property(reader, node, &PAGE_OUTPUT);
+            read_properties(reader, node, PAGE_OUTPUT_PROPERTIES, &mut config.page_output);
+        },
+        |writer, name, config| {
+            if config.page_output != PageOutputBudget::default() {
+                writer.begin(name);
+                write_properties(writer, PAGE_OUTPUT_PROPERTIES, &config.page_output, &PageOutputBudget::default());
+                writer.end();
+            }
+        },
+    ),
+    Setting::custom(
+        "store",
+        store::SHAPE,
+        |reader, node, config| config.store = store::read(reader, node),
+        |writer, _, config| store::write(writer, &config.store),
+    ),
+];
+
+/// The settings of `timeouts`.
+pub(super) const TIMEOUT_SETTINGS: &[Setting<Timeouts>] = &[
+    Setting::duration("idle", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.idle_timeout_ms),
+    Setting::duration("head", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.head_timeout_ms),
+    Setting::duration("body", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.body_timeout_ms),
+    Setting::duration("stream", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.stream_timeout_ms),
+    Setting::duration("write", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.write_timeout_ms),
+    Setting::duration("handshake", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.handshake_timeout_ms),
+    Setting::duration("drain", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.drain_timeout_ms),
+];
+
+const CACHE_PROPERTIES: &[Setting<CacheBudget>] = &[
+    Setting::size("memory", CACHE.example, 1 << 16..=1 << 40, |budget| &mut budget.bytes_max),
+    Setting::number("entries", CACHE.example, 16..=1 << 24, |budget| &mut budget.entries_max),
+];
+
+const PAGE_OUTPUT_PROPERTIES: &[Setting<PageOutputBudget>] = &[
+    Setting::size("memory", PAGE_OUTPUT.example, 1 << 20..=1 << 40, |budget| &mut budget.memory_bytes_max),
+    Setting::size("disk", PAGE_OUTPUT.example, 0..=1 << 44, |budget| &mut budget.disk_bytes_max),
+];
 
 pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     let mut config = Config::default();
@@ -67,9 +150,11 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
         match node.name.as_str() {
             "site" => sites.push(node),
             "log" => logs.top(reader, node),
-            name if !ALLOWED.contains(&name) => reader.unknown(node, ALLOWED),
-            _ if !reader.first(&mut seen, node) => {}
-            _ => setting(reader, node, &mut config),
+            name => match SETTINGS.iter().find(|row| row.name == name) {
+                None => reader.unknown(node, &[BLOCKS, &names(SETTINGS)].concat()),
+                Some(row) if reader.first(&mut seen, node) => row.read(reader, node, &mut config),
+                Some(_) => {}
+            },
         }
     }
     let mut listeners = check::Listeners::default();
@@ -97,42 +182,26 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     config
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
-    match node.name.as_str() {
-        "workers" => {
-            let workers = value(reader, node, &WORKERS).and_then(|value| reader.number(value, 1..=1024));
-            config.workers = workers.map(|workers| workers as u16);
-        }
-        "open-files" => {
-            config.open_files = value(reader, node, &OPEN_FILES).and_then(|value| reader.number(value, 64..=1 << 30));
-        }
-        "landlock" => {
-            let landlock = value(reader, node, &LANDLOCK).and_then(|value| reader.flag(value));
-            config.landlock = landlock.unwrap_or(false);
-        }
-        "state" => config.state = value(reader, node, &STATE).and_then(|value| reader.path(value)),
-        "user" => {
-            config.user = value(reader, node, &USER).and_then(|value| reader.line(value));
-            config.group = property(node, "group").and_then(|group| reader.line(&group.value));
-        }
-        "admin" => config.admin = admin(reader, node),
-        "cache" => config.cache = cache(reader, node),
-        "page-output" => config.page_output = page_output(reader, node),
-        "store" => config.store = store::read(reader, node),
-        "sockets" => config.sockets = sockets::read(reader, node),
-        "timeouts" => config.timeouts = timeouts(reader, node),
-        _ => {}
+/// Prints the settings of the whole process.
+pub(crate) fn write(writer: &mut Writer, config: &Config) {
+    // Sites and logs are printed elsewhere.
+    write_block(writer, SETTINGS, config, &Config::default());
+}
+
+fn user(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
+    config.user = reader.line(&node.arguments[0]);
+    config.group = property(node, "group").and_then(|group| reader.line(&group.value));
+}
+
+/// Reports a node that has neither of the properties of `shape`, and nothing else either.
+pub(super) fn needs_property(reader: &mut Reader<'_>, node: &Node, shape: &Shape) {
+    if node.properties.is_empty() && node.arguments.is_empty() {
+        let message = format!("`{}` needs {}", node.name, shape.properties.join(" or "));
+        reader.report.add(Code::PropertyMissing, node.span, message).note(format!("as in: {}", shape.example));
     }
 }
 
-/// The one value of a setting.
-pub(super) fn value<'n>(reader: &mut Reader<'_>, node: &'n Node, shape: &Shape) -> Option<&'n Value> {
-    reader.shape(node, shape);
-    node.arguments.first()
-}
-
 fn admin(reader: &mut Reader<'_>, node: &Node) -> Admin {
-    reader.shape(node, &ADMIN);
     let off = property(node, "off").and_then(|off| Some((off, reader.flag(&off.value)?)));
     match (node.arguments.first(), off) {
         (Some(_), Some((off, true))) => {
@@ -162,67 +231,7 @@ fn cache(reader: &mut Reader<'_>, node: &Node) -> CacheBudget {
         return budget;
     }
     reader.shape(node, &CACHE);
-    if node.properties.is_empty() && node.arguments.is_empty() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`cache` needs memory, entries, or both");
-        draft.note(format!("as in: {}", CACHE.example));
-    }
-    if let Some(memory) = property(node, "memory")
-        && let Some(memory) = reader.size(&memory.value, 1 << 16..=1 << 40)
-    {
-        budget.bytes_max = memory as usize;
-    }
-    if let Some(entries) = property(node, "entries")
-        && let Some(entries) = reader.number(&entries.value, 16..=1 << 24)
-    {
-        budget.entries_max = entries as usize;
-    }
+    needs_property(reader, node, &CACHE);
+    read_properties(reader, node, CACHE_PROPERTIES, &mut budget);
     budget
-}
-
-fn page_output(reader: &mut Reader<'_>, node: &Node) -> PageOutputBudget {
-    let mut budget = PageOutputBudget::default();
-    reader.shape(node, &PAGE_OUTPUT);
-    if node.properties.is_empty() && node.arguments.is_empty() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`page-output` needs memory, disk, or both");
-        draft.note(format!("as in: {}", PAGE_OUTPUT.example));
-    }
-    if let Some(memory) = property(node, "memory")
-        && let Some(memory) = reader.size(&memory.value, 1 << 20..=1 << 40)
-    {
-        budget.memory_bytes_max = memory;
-    }
-    if let Some(disk) = property(node, "disk")
-        && let Some(disk) = reader.size(&disk.value, 0..=1 << 44)
-    {
-        budget.disk_bytes_max = disk;
-    }
-    budget
-}
-
-fn timeouts(reader: &mut Reader<'_>, node: &Node) -> Timeouts {
-    let mut timeouts = Timeouts::default();
-    reader.shape(node, &TIMEOUTS);
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        let target = match child.name.as_str() {
-            "idle" => &mut timeouts.idle_timeout_ms,
-            "head" => &mut timeouts.head_timeout_ms,
-            "body" => &mut timeouts.body_timeout_ms,
-            "stream" => &mut timeouts.stream_timeout_ms,
-            "write" => &mut timeouts.write_timeout_ms,
-            "handshake" => &mut timeouts.handshake_timeout_ms,
-            "drain" => &mut timeouts.drain_timeout_ms,
-            _ => {
-                reader.unknown(child, TIMEOUT_NAMES);
-                continue;
-            }
-        };
-        if reader.first(&mut seen, child)
-            && let Some(value) = value(reader, child, &TIMEOUT)
-            && let Some(timeout_ms) = reader.duration(value, 1..=TIMEOUT_MS_MAX)
-        {
-            *target = timeout_ms;
-        }
-    }
-    timeouts
 }

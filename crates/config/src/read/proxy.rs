@@ -1,23 +1,29 @@
 //! The handler that forwards: which servers, how they are chosen and watched, and what they are told.
 
 use super::Reader;
-use super::files::{flag, is_off};
+use super::files::is_off;
 use super::guard::network;
-use super::origin::{FORM, parse_origin};
+use super::origin::{FORM, parse_origin, show_origin};
 use super::parse;
 use super::pool;
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::setting::{Setting, read_block, write_block};
+use super::shape::{Block, Shape, VALUES_MAX, property};
 use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
+use crate::encode::{Writer, path, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
+use std::ops::RangeInclusive;
 
 /// Origins of one step: each has connections and counts of its own in every worker.
 const ORIGINS_MAX: usize = 1_000;
 
 /// A day: longer is no timeout.
 pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
+
+/// The bounds of a timeout, in milliseconds.
+pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
 
 /// An hour: whoever needs longer to warm up needs other help.
 const SLOW_START_MS_MAX: u64 = 3_600_000;
@@ -30,9 +36,6 @@ const SHAPE: Shape = Shape {
 };
 const ORIGIN: Shape =
     Shape { properties: &["weight", "backup"], ..Shape::value("origin \"http://10.0.0.2:3000\" weight=2") };
-const SLOW_START: Shape = Shape::value("slow-start \"30s\"");
-const RETRIES: Shape = Shape::value("retries 2");
-const HOST: Shape = Shape::value("host \"origin\"");
 const FORWARDED: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &["off"],
@@ -46,37 +49,115 @@ const REQUEST_HEADER: Shape = Shape {
     block: Block::Optional,
     example: "request-header \"X-Site\" \"a\", or request-header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
 };
-const HTTP2: Shape = Shape::value("http2 #true");
 const TLS: Shape = Shape {
     arguments: (0, 0),
     properties: &["insecure", "ca", "name"],
     block: Block::None,
     example: "tls ca=\"origin-ca.pem\" name=\"origin.internal\"",
 };
-const IDLE: Shape = Shape::value("idle-connections 64");
-const UPGRADES: Shape = Shape::value("upgrades #false");
-const UNKNOWN_CODINGS: Shape = Shape::value("unknown-codings #true");
+/// Networks whose claims about the client are trusted.
+pub(super) const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
 
-const ALLOWED: &[&str] = &[
-    "origin",
-    "balance",
-    "health-check",
-    "passive",
-    "slow-start",
-    "concurrency",
-    "timeouts",
-    "retries",
-    "host",
-    "forwarded",
-    "trust",
-    "via",
-    "request-header",
-    "http2",
-    "tls",
-    "idle-connections",
-    "upgrades",
-    "unknown-codings",
+/// The settings of `proxy`, its origins included.
+pub(super) const SETTINGS: &[Setting<Draft>] = &[
+    Setting::custom("origin", ORIGIN, origin, |_, _, _| {}).repeated(),
+    Setting::custom(
+        "balance",
+        pool::BALANCE,
+        |reader, node, draft| draft.proxy.balance = pool::balance(reader, node),
+        |writer, name, draft| pool::write_balance(writer, name, &draft.proxy),
+    ),
+    Setting::custom(
+        "health-check",
+        pool::HEALTH,
+        |reader, node, draft| draft.proxy.health_check = pool::health_check(reader, node),
+        |writer, name, draft| pool::write_health_check(writer, name, &draft.proxy),
+    ),
+    Setting::custom(
+        "passive",
+        pool::PASSIVE,
+        |reader, node, draft| draft.proxy.passive = pool::passive(reader, node),
+        |writer, name, draft| pool::write_passive(writer, name, &draft.proxy),
+    ),
+    Setting::duration("slow-start", "slow-start \"30s\"", 0..=SLOW_START_MS_MAX, |draft| {
+        &mut draft.proxy.slow_start_ms
+    }),
+    Setting::custom(
+        "concurrency",
+        pool::CONCURRENCY,
+        |reader, node, draft| draft.proxy.concurrency = pool::concurrency(reader, node),
+        |writer, name, draft| pool::write_concurrency(writer, name, &draft.proxy),
+    ),
+    Setting::custom(
+        "timeouts",
+        pool::TIMEOUTS,
+        |reader, node, draft| read_block(reader, node, pool::TIMEOUT_SETTINGS, &mut draft.proxy.timeouts),
+        |writer, name, draft| pool::write_timeouts(writer, name, &draft.proxy.timeouts),
+    ),
+    Setting::number("retries", "retries 2", 0..=10, |draft| &mut draft.proxy.retries),
+    Setting::custom(
+        "host",
+        Shape::value("host \"origin\""),
+        |reader, node, draft| draft.proxy.host = host(reader, node).unwrap_or(HostField::Client),
+        |writer, name, draft| {
+            let host = match &draft.proxy.host {
+                HostField::Client => return,
+                HostField::Origin => "origin",
+                HostField::Fixed(host) => host,
+            };
+            writer.begin(name).text(host).end();
+        },
+    ),
+    Setting::custom(
+        "forwarded",
+        FORWARDED,
+        |reader, node, draft| draft.proxy.forwarded = forwarded(reader, node),
+        |writer, name, draft| {
+            let Forwarded { x_forwarded, standard } = draft.proxy.forwarded;
+            if draft.proxy.forwarded != Forwarded::default() {
+                let kinds = [(x_forwarded, "x-forwarded"), (standard, "standard")];
+                let kinds: Vec<&str> = kinds.into_iter().filter(|(on, _)| *on).map(|(_, kind)| kind).collect();
+                writer.list_or_off(name, &kinds);
+            }
+        },
+    ),
+    Setting::custom(
+        "trust",
+        TRUST,
+        |reader, node, draft| draft.proxy.trusted = networks(reader, &node.arguments),
+        |writer, name, draft| writer.list(name, &show_networks(&draft.proxy.trusted)),
+    ),
+    Setting::custom(
+        "via",
+        VIA,
+        |reader, node, draft| draft.proxy.via = via(reader, node),
+        |writer, name, draft| {
+            if draft.proxy.via != Proxy::default().via {
+                writer.list_or_off(name, draft.proxy.via.as_slice());
+            }
+        },
+    ),
+    Setting::custom("request-header", REQUEST_HEADER, request_header, |writer, name, draft| {
+        if !draft.proxy.request_fields.is_empty() {
+            write_fields(writer, name, &draft.proxy.request_fields);
+        }
+    })
+    .repeated(),
+    Setting::flag("http2", "http2 #true", |draft| &mut draft.proxy.http2),
+    Setting::custom("tls", TLS, |reader, node, draft| draft.proxy.tls = tls(reader, node), write_tls),
+    Setting::number("idle-connections", "idle-connections 64", 0..=65_535, |draft| {
+        &mut draft.proxy.idle_connections_max
+    }),
+    Setting::flag("upgrades", "upgrades #false", |draft| &mut draft.proxy.upgrades),
+    Setting::flag("unknown-codings", "unknown-codings #true", |draft| &mut draft.proxy.unknown_codings),
 ];
+
+/// A proxy while its block is read.
+#[derive(Clone, Default)]
+pub(super) struct Draft {
+    proxy: Proxy,
+    origins: Origins,
+}
 
 /// Fields of a request that the forwarding itself writes (RFC 9110, section 7.6; RFC 9112, section 3.2).
 const OWNED: &[(&str, &str)] = &[
@@ -94,24 +175,14 @@ const OWNED: &[(&str, &str)] = &[
 ];
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
-    let mut proxy = Proxy::default();
     reader.shape(node, &SHAPE);
-    let mut origins = Origins::default();
+    let mut draft = Draft::default();
     for value in &node.arguments {
-        origins.read(reader, value, 1, false);
+        draft.origins.read(reader, value, 1, false);
     }
-    let mut seen = Seen::default();
-    for child in node.children.iter().flatten() {
-        if !ALLOWED.contains(&child.name.as_str()) {
-            reader.unknown(child, ALLOWED);
-        } else if child.name == "origin" {
-            origin(reader, child, &mut origins);
-        } else if child.name == "request-header" {
-            proxy.request_fields.extend(step::field_changes(reader, child, &REQUEST_HEADER, OWNED, &["rest"]));
-        } else if reader.first(&mut seen, child) {
-            setting(reader, child, &mut proxy);
-        }
-    }
+    read_block(reader, node, SETTINGS, &mut draft);
+    let Draft { mut proxy, mut origins } = draft;
+    origins.faults |= node.children.iter().flatten().any(|child| child.name == "origin" && child.arguments.is_empty());
     origins.check(reader, node);
     let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
     if let (Some(tls), true) = (child("tls"), origins.is_sound() && origins.list.iter().all(|origin| !origin.secure)) {
@@ -122,8 +193,35 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
     proxy
 }
 
+pub(crate) fn write(writer: &mut Writer, proxy: &Proxy) {
+    let default = Proxy { origins: proxy.origins.clone(), ..Proxy::default() };
+    let are_plain = proxy.origins.iter().all(|origin| origin.weight == 1 && !origin.backup);
+    writer.begin("proxy");
+    if are_plain {
+        for origin in &proxy.origins {
+            writer.text(&show_origin(origin));
+        }
+        if *proxy == default {
+            return writer.end();
+        }
+    }
+    writer.open();
+    for origin in proxy.origins.iter().filter(|_| !are_plain) {
+        writer.begin("origin").text(&show_origin(origin));
+        if origin.weight != 1 {
+            writer.raw_property("weight", &origin.weight.to_string());
+        }
+        if origin.backup {
+            writer.raw_property("backup", "#true");
+        }
+        writer.end();
+    }
+    write_block(writer, SETTINGS, &Draft { proxy: proxy.clone(), ..Draft::default() }, &Draft::default());
+    writer.close();
+}
+
 /// Origins in their order.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Origins {
     list: Vec<Origin>,
     /// Some could not be read, so that what is there is not all.
@@ -183,61 +281,14 @@ pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Orig
     }
 }
 
-fn origin(reader: &mut Reader<'_>, node: &Node, origins: &mut Origins) {
-    if !reader.shape(node, &ORIGIN) {
-        origins.faults = true;
-        return;
-    }
+fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     let weight = property(node, "weight").and_then(|weight| reader.number(&weight.value, 1..=1_000));
     let backup = property(node, "backup").and_then(|backup| reader.flag(&backup.value)).unwrap_or(false);
-    origins.read(reader, &node.arguments[0], weight.map_or(1, |weight| weight as u16), backup);
+    draft.origins.read(reader, &node.arguments[0], weight.map_or(1, |weight| weight as u16), backup);
 }
 
-fn setting(reader: &mut Reader<'_>, node: &Node, proxy: &mut Proxy) {
-    match node.name.as_str() {
-        "balance" => proxy.balance = pool::balance(reader, node),
-        "health-check" => proxy.health_check = pool::health_check(reader, node),
-        "passive" => proxy.passive = pool::passive(reader, node),
-        "slow-start" => {
-            if reader.shape(node, &SLOW_START)
-                && let Some(slow_start_ms) = reader.duration(&node.arguments[0], 0..=SLOW_START_MS_MAX)
-            {
-                proxy.slow_start_ms = slow_start_ms;
-            }
-        }
-        "concurrency" => proxy.concurrency = pool::concurrency(reader, node),
-        "timeouts" => proxy.timeouts = pool::timeouts(reader, node),
-        "retries" => {
-            if let Some(retries) = number(reader, node, &RETRIES, 10) {
-                proxy.retries = retries as u8;
-            }
-        }
-        "host" => proxy.host = host(reader, node).unwrap_or(HostField::Client),
-        "forwarded" => proxy.forwarded = forwarded(reader, node),
-        "trust" => proxy.trusted = trust(reader, node),
-        "via" => proxy.via = via(reader, node),
-        "http2" => proxy.http2 = flag(reader, node, &HTTP2),
-        "tls" => proxy.tls = tls(reader, node),
-        "idle-connections" => {
-            if let Some(idle) = number(reader, node, &IDLE, 65_535) {
-                proxy.idle_connections_max = idle as u32;
-            }
-        }
-        "unknown-codings" => proxy.unknown_codings = flag(reader, node, &UNKNOWN_CODINGS),
-        _ => proxy.upgrades = flag(reader, node, &UPGRADES),
-    }
-}
-
-/// A setting that is one number, from 0.
-fn number(reader: &mut Reader<'_>, node: &Node, shape: &Shape, most: u64) -> Option<u64> {
-    if reader.shape(node, shape) { reader.number(&node.arguments[0], 0..=most) } else { None }
-}
-
-/// Neighbours that are believed.
-pub(super) fn trust(reader: &mut Reader<'_>, node: &Node) -> Vec<Cidr> {
-    const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
-    reader.shape(node, &TRUST);
-    networks(reader, &node.arguments)
+fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
+    draft.proxy.request_fields.extend(step::field_changes(reader, node, &REQUEST_HEADER, OWNED, &["rest"]));
 }
 
 /// Networks without doubles. For everybody there is no word here: whoever means it writes `0.0.0.0/0` and `::/0`.
@@ -260,9 +311,6 @@ pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
 
 /// `"client"`, `"origin"`, or what it is, with a port perhaps.
 fn host(reader: &mut Reader<'_>, node: &Node) -> Option<HostField> {
-    if !reader.shape(node, &HOST) {
-        return None;
-    }
     let value = &node.arguments[0];
     let text = reader.line(value)?;
     Some(match text.as_str() {
@@ -322,8 +370,30 @@ fn via(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     Some(name)
 }
 
+/// Networks as they are written.
+pub(super) fn show_networks(networks: &[Cidr]) -> Vec<String> {
+    networks.iter().map(|cidr| format!("{}/{}", cidr.address, cidr.bits)).collect()
+}
+
+fn write_tls(writer: &mut Writer, name: &'static str, draft: &Draft) {
+    let tls = &draft.proxy.tls;
+    if *tls == OriginTls::default() {
+        return;
+    }
+    writer.begin(name);
+    if tls.insecure {
+        writer.raw_property("insecure", "#true");
+    }
+    if let Some(authorities) = &tls.authorities {
+        writer.property("ca", &path(authorities));
+    }
+    if let Some(name) = &tls.server_name {
+        writer.property("name", name);
+    }
+    writer.end();
+}
+
 fn tls(reader: &mut Reader<'_>, node: &Node) -> OriginTls {
-    reader.shape(node, &TLS);
     if node.properties.is_empty() {
         let draft = reader.report.add(Code::PropertyMissing, node.span, "`tls` needs ca, name or insecure");
         draft.note(format!("as in: {}", TLS.example));

@@ -1,6 +1,8 @@
 //! What may stand where: the number of values, the properties, the block.
 
-use super::Reader;
+use super::setting::names;
+use super::step::STEPS;
+use super::{Reader, cache, files, pages, php, process, proxy};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::syntax::{Node, Property};
@@ -33,6 +35,15 @@ impl Shape {
         Self { arguments: (1, 1), properties: &[], block: Block::None, example }
     }
 
+    /// Whatever a setting's own reader makes of it.
+    pub(super) const fn any() -> Self {
+        Self::value("")
+    }
+
+    pub(super) const fn is_any(&self) -> bool {
+        self.example.is_empty()
+    }
+
     /// Some values, no properties, no block.
     pub(super) const fn values(least: usize, example: &'static str) -> Self {
         Self { arguments: (least, VALUES_MAX), properties: &[], block: Block::None, example }
@@ -44,133 +55,26 @@ impl Shape {
 pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
 
 /// Where each setting belongs, for those who put it elsewhere.
-const HOMES: &[(&str, &[&str])] = &[
-    (
-        "belongs at the top level of the file",
-        &["workers", "user", "open-files", "landlock", "state", "admin", "timeouts", "sockets", "store", "site"],
-    ),
-    ("belongs in a `site` block, not in a route", &["listen", "tls", "recheck", "watch", "log"]),
-    (
-        "belongs in a `site` or `route` block",
-        &[
-            "access",
-            "allow",
-            "deny",
-            "header",
-            "basic-auth",
-            "rate-limit",
-            "cors",
-            "early-hints",
-            "error",
-            "route",
-            "redirect",
-            "rewrite",
-            "respond",
-            "files",
-            "metrics",
-            "proxy",
-            "pages",
-            "page",
-            "php",
-            "cache",
-        ],
-    ),
-    (
-        "belongs in the block of `files`",
-        &[
-            "index",
-            "listing",
-            "hidden",
-            "follow-links",
-            "try",
-            "spa",
-            "compress",
-            "precompressed",
-            "digest",
-            "content-md5",
-            "cache-control",
-            "expires",
-            "pass",
-        ],
-    ),
-    ("belongs in the first block of a `route`", &["match"]),
-    ("belongs in the block of `timeouts`", &["idle", "head", "body", "write", "handshake", "drain"]),
-    ("belongs in the block of `log`", &["fields", "rotate", "mode"]),
-    (
-        "belongs in the block of `proxy`",
-        &[
-            "origin",
-            "balance",
-            "health-check",
-            "passive",
-            "slow-start",
-            "concurrency",
-            "retries",
-            "forwarded",
-            "via",
-            "request-header",
-            "http2",
-            "idle-connections",
-            "upgrades",
-            "unknown-codings",
-        ],
-    ),
-    ("belongs in the block of `proxy`, `php`, `pages` or `page`", &["trust"]),
-    (
-        "belongs in the block of `php`",
-        &[
-            "script-root",
-            "split",
-            "front-controller",
-            "env",
-            "connections",
-            "content-limit",
-            "spool-limit",
-            "sendfile",
-            "accel",
-        ],
-    ),
-    (
-        "belongs in the block of a site's `cache`",
-        &[
-            "ttl",
-            "heuristics",
-            "stale-while-revalidate",
-            "stale-if-error",
-            "set-cookie",
-            "query",
-            "request-directives",
-            "variants",
-            "object-max",
-            "range-fetch-max",
-            "targeted",
-            "tags",
-            "purge",
-            "esi",
-            "no-vary-search",
-            "hit-for-miss",
-            "close-delimited",
-            "language-select",
-            "uneven-parts",
-        ],
-    ),
-    (
-        "belongs in the block of `pages` or `page`",
-        &[
-            "dev",
-            "cpu-slice",
-            "cpu-limit",
-            "run-limit",
-            "memory-limit",
-            "upload-limit",
-            "form-limit",
-            "database",
-            "secret",
-            "upstream",
-        ],
-    ),
-    ("belongs in the block of `store`", &["disk"]),
-];
+fn homes() -> [(&'static str, Vec<&'static str>); 12] {
+    let top = [&names(process::SETTINGS)[..], &["site"]].concat().into_iter().filter(|name| *name != "cache").collect();
+    let steps = STEPS.iter().copied().chain(["allow", "deny"]).collect();
+    let in_files = names(files::SETTINGS).into_iter().filter(|name| *name != "cache").collect();
+    let in_proxy = names(proxy::SETTINGS).into_iter().filter(|name| !matches!(*name, "tls" | "host")).collect();
+    [
+        ("belongs at the top level of the file", top),
+        ("belongs in a `site` block, not in a route", vec!["listen", "tls", "recheck", "watch", "log"]),
+        ("belongs in a `site` or `route` block", steps),
+        ("belongs in the block of `files`", in_files),
+        ("belongs in the first block of a `route`", vec!["match"]),
+        ("belongs in the block of `timeouts`", names(process::TIMEOUT_SETTINGS)),
+        ("belongs in the block of `log`", vec!["fields", "rotate", "mode"]),
+        ("belongs in the block of `proxy`, `php`, `pages` or `page`", vec!["trust"]),
+        ("belongs in the block of `proxy`", in_proxy),
+        ("belongs in the block of `php`", names(php::SETTINGS)),
+        ("belongs in the block of a site's `cache`", names(cache::SETTINGS)),
+        ("belongs in the block of `pages` or `page`", names(pages::SETTINGS)),
+    ]
+}
 
 /// Names that people bring along from other servers.
 const FOREIGN: &[(&str, &str)] = &[
@@ -312,7 +216,7 @@ impl Reader<'_> {
             return;
         }
         let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
-        let home = HOMES.iter().find(|(_, names)| names.contains(&name));
+        let home = homes().into_iter().find(|(_, names)| names.contains(&name));
         if let (None, Some((home, _))) = (foreign, home) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));

@@ -132,7 +132,10 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
         "page" => StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))),
         "php" => StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))),
         "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
-        "header" => StepKind::Header(field_changes(reader, node, &HEADER, OWNED, &[])),
+        "header" => {
+            reader.shape(node, &HEADER);
+            StepKind::Header(field_changes(reader, node, &HEADER, OWNED, &[]))
+        }
         "allow" | "deny" => {
             let mut access = Access { rules: Vec::new() };
             guard::rules(reader, node, &mut access);
@@ -148,7 +151,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     })
 }
 
-/// Changes of fields: one in a line, or several in a block. Those in `owned` are not for changing, and values hold no variable
+/// Changes of fields: one in a line, or several in a block; the shape of `node` has been checked. Those in `owned` are not for changing, and values hold no variable
 /// in `without`.
 pub(super) fn field_changes(
     reader: &mut Reader<'_>,
@@ -157,7 +160,6 @@ pub(super) fn field_changes(
     owned: &[(&str, &str)],
     without: &[&str],
 ) -> Vec<FieldOp> {
-    reader.shape(node, shape);
     let kind = &node.name;
     let mut operations = Vec::new();
     match (&node.arguments[..], &node.children) {

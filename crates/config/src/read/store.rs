@@ -2,14 +2,16 @@
 
 use super::Reader;
 use super::parse;
-use super::shape::{Block, Shape, property};
+use super::setting::{Setting, read_properties, write_properties};
+use super::shape::{Block, Shape};
 use crate::code::Code;
+use crate::encode::{Writer, path};
 use crate::model::StoreBudget;
 use crate::syntax::Node;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-const SHAPE: Shape = Shape {
+pub(super) const SHAPE: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "hot-objects"],
     block: Block::Optional,
@@ -29,23 +31,18 @@ pub const HOT_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
 /// Bytes of one folder.
 const DISK_BYTES: RangeInclusive<u64> = 1 << 24..=1 << 50;
 
+const PROPERTIES: &[Setting<StoreBudget>] = &[
+    Setting::size("memory", SHAPE.example, MEMORY_BYTES, |budget| &mut budget.memory_bytes_max),
+    Setting::number("hot-objects", SHAPE.example, HOT_OBJECTS, |budget| &mut budget.hot_objects_max),
+];
+
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
-    reader.shape(node, &SHAPE);
     let mut budget = StoreBudget::default();
     if node.properties.is_empty() && node.children.is_none() && node.arguments.is_empty() {
         let draft = reader.report.add(Code::PropertyMissing, node.span, "`store` needs memory, hot-objects or a disk");
         draft.note(format!("as in: {}", SHAPE.example));
     }
-    if let Some(memory) = property(node, "memory")
-        && let Some(memory) = reader.size(&memory.value, MEMORY_BYTES)
-    {
-        budget.memory_bytes_max = Some(memory);
-    }
-    if let Some(objects) = property(node, "hot-objects")
-        && let Some(objects) = reader.number(&objects.value, HOT_OBJECTS)
-    {
-        budget.hot_objects_max = objects;
-    }
+    read_properties(reader, node, PROPERTIES, &mut budget);
     for child in node.children.iter().flatten() {
         if child.name != "disk" {
             reader.unknown(child, &["disk"]);
@@ -54,6 +51,23 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
         }
     }
     budget
+}
+
+pub(super) fn write(writer: &mut Writer, store: &StoreBudget) {
+    let default = StoreBudget::default();
+    if *store == default {
+        return;
+    }
+    writer.begin("store");
+    write_properties(writer, PROPERTIES, store, &default);
+    if store.disks.is_empty() {
+        return writer.end();
+    }
+    writer.open();
+    for (folder, bytes_max) in &store.disks {
+        writer.begin("disk").text(&path(folder)).text(&parse::show_size(*bytes_max)).end();
+    }
+    writer.close();
 }
 
 fn disk(reader: &mut Reader<'_>, node: &Node, known: &[(PathBuf, u64)]) -> Option<(PathBuf, u64)> {
