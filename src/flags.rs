@@ -7,6 +7,7 @@ use flatout_config::model::{
 };
 use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{Failure, Options, Source};
+use flatout_units::quantity::{MILLISECOND, parse_duration};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -116,19 +117,10 @@ fn parse_tls(text: &str) -> Result<Tls, String> {
 
 /// `250ms`, `10s`, `2m`, in milliseconds.
 pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
-    let digits_end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let unit_ms = match &text[digits_end..] {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        _ => return Err("a duration is a whole number with a unit: 250ms, 10s or 2m".to_owned()),
-    };
-    text[..digits_end]
-        .parse::<u64>()
-        .ok()
-        .and_then(|count| count.checked_mul(unit_ms))
-        .filter(|duration_ms| (1..=86_400_000).contains(duration_ms))
-        .ok_or_else(|| "a duration lies between 1ms and 1440m".to_owned())
+    let duration = parse_duration(text, MILLISECOND);
+    let duration_ms = duration.map_err(|_| "a duration is a number with a unit: 250ms, 10s or 2m".to_owned())?;
+    let is_within = (1..=86_400_000).contains(&duration_ms);
+    is_within.then_some(duration_ms).ok_or_else(|| "a duration lies between 1ms and 1d".to_owned())
 }
 
 impl ServerArgs {

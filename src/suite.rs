@@ -7,7 +7,6 @@ use flatout_config::{Diagnostics, Disk};
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::output::{self, Output, print};
 use flatout_lab::view::style::{Style, shown};
-use flatout_lab::view::units;
 use flatout_net::client::{watch_endings, watch_interrupts};
 use flatout_suite::arguments::command_lines;
 use flatout_suite::document::{Given, Verdict};
@@ -15,6 +14,7 @@ use flatout_suite::run::progress::Told;
 use flatout_suite::run::{self, Options, Progress, Stop};
 use flatout_suite::why::Reason;
 use flatout_suite::{Suite, SuiteReport, bundle, combine, keeper, server};
+use flatout_units::show;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -311,7 +311,7 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
         seconds += step_s;
         let names: Vec<String> =
             combine::variables_of(suite, step).iter().map(|variable| format!(" by {}", variable.name)).collect();
-        let plural = units::plural(runs as u64, "measurement", "measurements");
+        let plural = show::plural(runs as u64, "measurement", "measurements");
         let _written = writeln!(text, "    {:16} {plural}{}, {}", step.name, names.concat(), lasting(step_s));
         if !step.about.is_empty() {
             let _written = writeln!(text, "    {:16} {}", "", step.about);

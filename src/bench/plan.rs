@@ -13,6 +13,7 @@ use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
 use flatout_load::workload::{self, Replay, Workload};
+use flatout_units::quantity::{self, NANOSECOND, QuantityError, split_unit};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -411,21 +412,12 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits_end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits_end);
-    let seconds_per_unit = match unit {
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("{unit:?} is no unit of time; use ms, s, m or h, such as 500ms or 10s")),
-    };
-    let number: f64 = number.parse().map_err(|_| "give a number and a unit, such as 500ms or 10s".to_owned())?;
-    match Duration::try_from_secs_f64(number * seconds_per_unit) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        Ok(_) => Err("it must be longer than nothing".to_owned()),
-        Err(_) => Err("it is longer than can be counted".to_owned()),
+    let with_unit = if split_unit(text).1.is_empty() { format!("{text}s") } else { text.to_owned() };
+    match quantity::parse_duration(&with_unit, NANOSECOND) {
+        Ok(0) => Err("it must be longer than 0".to_owned()),
+        Ok(duration_ns) => Ok(Duration::from_nanos(duration_ns)),
+        Err(QuantityError::Range) => Err("it is too long, or finer than a nanosecond".to_owned()),
+        Err(_) => Err(format!("{text:?} is not a duration; give a number and a unit, such as 500ms or 10s")),
     }
 }
 

@@ -261,7 +261,7 @@ fn a_reload_opens_a_store_and_cannot_change_it() {
     };
     assert_eq!(reload("128MiB", &cached), "reloaded, generation 2\n");
     assert_eq!(said(&purge()), "0 objects purged\n");
-    assert!(said(&site.order(&["status"])).contains("of 128.0 MiB"));
+    assert!(said(&site.order(&["status"])).contains("of 128 MiB"));
     let warning = "\n  warning: store: changed, but a reload cannot change that; flatout upgrade can\n";
     assert!(reload("256MiB", &cached).ends_with(warning));
     // What is kept stays, also while nothing is asked of it.

@@ -7,7 +7,8 @@ pub(crate) use site::fields as write_fields;
 pub(crate) use writer::{Writer, quote};
 
 use crate::model::{Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind};
-use crate::read::{self, log_format_name, show_duration, show_size};
+use crate::read::{self, log_format_name, show_duration};
+use flatout_units::quantity::exact_size;
 use std::path::{Path, PathBuf};
 
 /// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
@@ -99,7 +100,7 @@ fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
     if log.rotation != Rotation::default() {
         writer.begin("rotate");
         if let Some(bytes_max) = log.rotation.bytes_max {
-            writer.property("size", &show_size(bytes_max));
+            writer.property("size", &exact_size(bytes_max));
         }
         if let Some(age_max_s) = log.rotation.age_max_s {
             writer.property("age", &show_duration(age_max_s.saturating_mul(1_000)));

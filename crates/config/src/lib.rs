@@ -23,7 +23,7 @@ pub use encode::to_kdl;
 pub use model::Config;
 pub use read::{
     HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, nearest, parse_addresses, parse_disk, parse_field_text,
-    parse_memory, parse_origin, parse_php_address, show_origin, show_size,
+    parse_memory, parse_origin, parse_php_address, show_origin,
 };
 pub use source::{Disk, Memory, Sources};
 

@@ -16,6 +16,7 @@ use flatout_net::origin::counts::sum_origin_rows;
 use flatout_proxy::Accelerator;
 use flatout_proxy::group::Change;
 use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
+use flatout_units::show;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -135,14 +136,14 @@ impl StoreView for View {
         if spec.has_pages() {
             let backlog = &spec.pages().backlog;
             let show = |budget: &flatout_engine::spec::PageBudget| {
-                format!("{} of {}", show_bytes(budget.held_bytes()), show_bytes(budget.bytes_max()))
+                format!("{} of {}", show::bytes(budget.held_bytes() as f64), show::bytes(budget.bytes_max() as f64))
             };
             let output = format!("{} in memory, {} in files", show(backlog.memory()), show(backlog.disk()));
             rows.push(row("pages: output", output));
             rows.push(row("pages: contents", show(&spec.pages().contents())));
         }
         for volume in stats.iter().flat_map(|stats| &stats.volumes) {
-            let used = format!("{} of {}", show_bytes(volume.bytes), show_bytes(volume.bytes_max));
+            let used = format!("{} of {}", show::bytes(volume.bytes as f64), show::bytes(volume.bytes_max as f64));
             let mut value =
                 format!("{}: {used}, {} objects, {}", volume.folder.display(), volume.objects, volume.state.name());
             if !volume.problem.is_empty() {
@@ -240,10 +241,10 @@ impl View {
 
 /// The memory used by content, by share.
 fn show_memory(stats: &StoreStats) -> String {
-    let in_all = stats.held.iter().map(|(_, bytes)| bytes).sum();
+    let in_all: u64 = stats.held.iter().map(|(_, bytes)| bytes).sum();
     let held: Vec<_> =
-        stats.held.iter().map(|(share, bytes)| format!("{} {}", share.name(), show_bytes(*bytes))).collect();
-    format!("{} of {}: {}", show_bytes(in_all), show_bytes(stats.memory_bytes_max), held.join(", "))
+        stats.held.iter().map(|(share, bytes)| format!("{} {}", share.name(), show::bytes(*bytes as f64))).collect();
+    format!("{} of {}: {}", show::bytes(in_all as f64), show::bytes(stats.memory_bytes_max as f64), held.join(", "))
 }
 
 fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
@@ -302,28 +303,5 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
             labels: vec![("folder", folder.clone())],
             value,
         }));
-    }
-}
-
-/// Bytes for display.
-fn show_bytes(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
-        None => format!("{bytes} B"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::show_bytes;
-
-    #[test]
-    fn bytes_are_shown_in_the_largest_unit() {
-        for (bytes, shown) in
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (256 << 20, "256.0 MiB"), (3 << 40, "3072.0 GiB")]
-        {
-            assert_eq!(show_bytes(bytes), shown);
-        }
     }
 }

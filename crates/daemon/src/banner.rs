@@ -5,9 +5,10 @@ use crate::logs::any_on_stdout;
 use crate::memory::default_bytes;
 use crate::source::Source;
 use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
-use flatout_config::{show_origin, show_size};
+use flatout_config::show_origin;
 use flatout_net::cgroup::MemoryLimit;
 use flatout_net::server::Protocol;
+use flatout_units::quantity::exact_size;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -82,10 +83,10 @@ fn shown(folder: &Path) -> String {
 fn holding(store: &StoreBudget) -> String {
     let StoreBudget { memory_bytes_max, hot_objects_max, disks } = store;
     let memory = memory_bytes_max.unwrap_or_else(|| default_bytes(MemoryLimit::read()));
-    let mut text = format!("up to {} and {hot_objects_max} objects in memory", show_size(memory));
+    let mut text = format!("up to {} and {hot_objects_max} objects in memory", exact_size(memory));
     for (folder, bytes_max) in disks {
         // Writing to a String cannot fail.
-        let _ = write!(text, ", {} in {}", show_size(*bytes_max), folder.display());
+        let _ = write!(text, ", {} in {}", exact_size(*bytes_max), folder.display());
     }
     text
 }

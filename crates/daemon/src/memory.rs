@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use flatout_config::model::StoreBudget;
-use flatout_config::show_size;
 use flatout_net::cgroup::MemoryLimit;
+use flatout_units::quantity::exact_size;
 
 /// Divisor of a cgroup's limit for the default budget.
 const PART: u64 = 4;
@@ -28,8 +28,8 @@ pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> R
         let note = match limit {
             Some(MemoryLimit::Cgroup(limit)) => Some(format!(
                 "note: the cache may use {} of memory, a quarter of the cgroup's limit of {}",
-                show_size(bytes),
-                show_size(limit)
+                exact_size(bytes),
+                exact_size(limit)
             )),
             _ => None,
         };
@@ -42,8 +42,8 @@ pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> R
                 MemoryLimit::Cgroup(_) => "its cgroup allows this process",
                 MemoryLimit::Machine(_) => "this machine has",
             };
-            let (asked, allowed) = (show_size(asked), show_size(limit.bytes()));
-            let quarter = show_size(limit.bytes() / PART);
+            let (asked, allowed) = (exact_size(asked), exact_size(limit.bytes()));
+            let quarter = exact_size(limit.bytes() / PART);
             Err(Failure::usage(format!(
                 "the cache may use {asked} of memory, but {whose} {allowed}\n  try: --memory {quarter}, or `store memory=\"{quarter}\"` in the configuration"
             )))

@@ -1,7 +1,7 @@
 //! Explains why the kernel cannot start another thread, and how to raise the limit.
 
-use flatout_config::show_size;
 use flatout_net::cgroup::{Setting, files};
+use flatout_units::quantity::exact_size;
 use rustix::process::{Resource, getrlimit, getuid};
 use std::fs;
 use std::io;
@@ -55,7 +55,7 @@ impl ThreadLimits {
             && used.saturating_add(THREAD_BYTES) > max
         {
             let limit =
-                format!("the address space is limited to {} (ulimit -v), and a thread needs more", show_size(max));
+                format!("the address space is limited to {} (ulimit -v), and a thread needs more", exact_size(max));
             return (limit, "fewer `workers`, or a higher limit: ulimit -v unlimited, LimitAS= in a systemd unit");
         }
         if let Some(max) = self.processes {

@@ -18,7 +18,6 @@ pub mod series;
 pub mod style;
 pub mod text;
 pub mod tui;
-pub mod units;
 pub mod verdict;
 
 #[cfg(test)]

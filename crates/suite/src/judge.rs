@@ -7,6 +7,7 @@ use crate::model::{Against, Bound, Check, Suite};
 use crate::pairs;
 use crate::why::Reason;
 use flatout_load::judge::InvalidReason;
+use flatout_units::show;
 use std::fmt::Write as _;
 
 /// Judges all checks of a suite by its result.
@@ -234,11 +235,8 @@ pub fn with_unit(value: f64, unit: &str) -> String {
         _ => format!("{value:.2e}"),
     };
     match unit {
-        "ns" if value.abs() >= 1e9 => format!("{} s", digits(value / 1e9)),
-        "ns" if value.abs() >= 1e6 => format!("{} ms", digits(value / 1e6)),
-        "ns" => format!("{} µs", digits(value / 1e3)),
-        "B" if value.abs() >= 1_048_576.0 => format!("{} MiB", digits(value / 1_048_576.0)),
-        "B" => format!("{} KiB", digits(value / 1_024.0)),
+        "ns" => show::duration(value),
+        "B" => show::bytes(value),
         "B/s" if value.abs() >= 1e9 => format!("{} GB/s", digits(value / 1e9)),
         "B/s" if value.abs() >= 1e6 => format!("{} MB/s", digits(value / 1e6)),
         "B/s" => format!("{} kB/s", digits(value / 1e3)),

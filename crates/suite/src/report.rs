@@ -20,8 +20,8 @@ mod unsound;
 use crate::bundle::write_whole;
 use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::Style;
-use flatout_lab::view::units;
 use flatout_load::report::RunReport;
+use flatout_units::show;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
@@ -58,7 +58,7 @@ pub fn headline(report: &SuiteReport) -> String {
         0 => "This suite checks nothing.".to_owned(),
         all => format!(
             "{met} of {} met, {missed} missed, {not_shown} not shown, {not_judged} not judged.",
-            units::plural(all as u64, "check", "checks")
+            show::plural(all as u64, "check", "checks")
         ),
     };
     if report.quick {
@@ -70,7 +70,7 @@ pub fn headline(report: &SuiteReport) -> String {
     if !report.troubles.is_empty() {
         let count = report.troubles.len() as u64;
         // Writing to a String cannot fail.
-        let _ = write!(text, " {} on the way.", units::plural(count, "thing went wrong", "things went wrong"));
+        let _ = write!(text, " {} on the way.", show::plural(count, "thing went wrong", "things went wrong"));
     }
     text
 }

@@ -195,13 +195,7 @@ fn shares(folder: &Folder) -> Vec<(String, u64)> {
 /// The metric and the status say the same of who holds memory, each name is documented, and the sum is that of the parts.
 fn check_shares(folder: &Folder) {
     let documented = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/accelerator.md")).unwrap();
-    let show = |bytes: u64| match [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
-        .iter()
-        .find(|(unit, _)| bytes >= *unit)
-    {
-        Some((unit, name)) => format!("{}.{} {name}", bytes / unit, bytes % unit * 10 / unit),
-        None => format!("{bytes} B"),
-    };
+    let show = |bytes: u64| flatout_units::show::bytes(bytes as f64);
     // They are two looks at what changes.
     let mut last = (String::new(), String::new());
     wait_until("metric and status agree", || {

@@ -1,7 +1,7 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
 //! main → {daemon, suite → lab} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
-//! and lab never see one another; reason sees nothing and is seen by whoever names endings; http, cache and load are held to
+//! and lab never see one another; reason and units depend on nothing; http, cache and load are held to
 //! more (see [`PURE`]).
 
 use super::Finding;
@@ -10,10 +10,11 @@ use super::tree::{Package, Tree};
 /// Each package of the workspace and the packages of the workspace that it may name.
 const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-reason", &[]),
+    ("flatout-units", &[]),
     ("flatout-http", &[REASON]),
-    ("flatout-load", &[REASON]),
+    ("flatout-load", &[REASON, UNITS]),
     ("flatout-cache", &[REASON, &["flatout-http"]]),
-    ("flatout-config", &[&["flatout-http", "flatout-cache"]]),
+    ("flatout-config", &[UNITS, &["flatout-http", "flatout-cache"]]),
     ("flatout-net", &[REASON, &["flatout-http"]]),
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[BASE]),
@@ -33,11 +34,20 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
 
 const REASON: &[&str] = &["flatout-reason"];
 
+const UNITS: &[&str] = &["flatout-units"];
+
 /// What a kind of step is made of that keeps no answers and drives no load.
 const STEP: &[&str] = &["flatout-reason", "flatout-http", "flatout-config", "flatout-net"];
 
-const BASE: &[&str] =
-    &["flatout-reason", "flatout-http", "flatout-cache", "flatout-load", "flatout-config", "flatout-net"];
+const BASE: &[&str] = &[
+    "flatout-reason",
+    "flatout-units",
+    "flatout-http",
+    "flatout-cache",
+    "flatout-load",
+    "flatout-config",
+    "flatout-net",
+];
 
 /// The kinds of steps, and what one of them keeps.
 const STEPS: &[&str] = &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-pages", "flatout-fastcgi"];

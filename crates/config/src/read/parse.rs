@@ -1,74 +1,12 @@
 //! Texts to numbers, addresses and networks, by rule alone.
 
 use crate::model::Cidr;
+use flatout_units::quantity::{MILLISECOND, exact_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const SIZE_UNITS: &[(&str, u64)] = &[
-    ("TiB", 1 << 40),
-    ("TB", 1_000_000_000_000),
-    ("GiB", 1 << 30),
-    ("GB", 1_000_000_000),
-    ("MiB", 1 << 20),
-    ("MB", 1_000_000),
-    ("KiB", 1 << 10),
-    ("KB", 1_000),
-    ("kB", 1_000),
-    ("B", 1),
-];
-
-const DURATION_UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-
-/// The same in microseconds, and one that is shorter.
-const FINE_UNITS: &[(&str, u64)] =
-    &[("h", 3_600_000_000), ("m", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1), ("\u{b5}s", 1)];
-
-/// `64MiB` to bytes.
-pub(crate) fn size(text: &str) -> Option<u64> {
-    measure(text, SIZE_UNITS)
-}
-
-/// `250ms` to milliseconds.
-pub(crate) fn duration_ms(text: &str) -> Option<u64> {
-    measure(text, DURATION_UNITS)
-}
-
-/// `200us` to microseconds.
-pub(crate) fn duration_us(text: &str) -> Option<u64> {
-    measure(text, FINE_UNITS)
-}
-
-fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start_matches(' '))?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
-}
-
-/// Bytes as a configuration has them, in the largest unit that leaves a whole number: `64MiB`.
-pub fn show_size(size: u64) -> String {
-    show(size, &SIZE_UNITS.iter().filter(|(name, _)| name.contains('i') || *name == "B").copied().collect::<Vec<_>>())
-}
-
-/// Milliseconds to a text that [`duration_ms`] reads as the same.
+/// Milliseconds to a text that reads as the same.
 pub(crate) fn show_duration(duration_ms: u64) -> String {
-    if duration_ms == 0 {
-        return "0s".into();
-    }
-    show(duration_ms, DURATION_UNITS)
-}
-
-/// Microseconds to a text that [`duration_us`] reads as the same.
-pub(crate) fn show_duration_us(duration_us: u64) -> String {
-    if duration_us == 0 {
-        return "0s".into();
-    }
-    show(duration_us, &FINE_UNITS[..FINE_UNITS.len() - 1])
-}
-
-fn show(number: u64, units: &[(&str, u64)]) -> String {
-    let unit = units.iter().find(|(_, factor)| number >= *factor && number.is_multiple_of(*factor));
-    let (name, factor) = unit.or(units.last()).copied().unwrap_or(("", 1));
-    format!("{}{name}", number / factor)
+    exact_duration(duration_ms, MILLISECOND)
 }
 
 /// `127.0.0.1:8080`, `[::1]:8080`, and `:8080` for all addresses of both families.
@@ -291,33 +229,6 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn measures_have_units_and_do_not_overflow() {
-        for (text, expected) in [
-            ("64MiB", Some(64 << 20)),
-            ("64 MiB", Some(64 << 20)),
-            ("1GB", Some(1_000_000_000)),
-            ("0B", Some(0)),
-            ("64", None),
-            ("MiB", None),
-            ("-1B", None),
-            ("1.5GiB", None),
-            ("99999999999999999999B", None),
-            ("18446744073709551615TiB", None),
-        ] {
-            assert_eq!(size(text), expected, "{text}");
-        }
-        for (text, expected) in
-            [("250ms", Some(250)), ("7d", Some(604_800_000)), ("1m", Some(60_000)), ("1M", None), ("", None)]
-        {
-            assert_eq!(duration_ms(text), expected, "{text}");
-        }
-        for number in [0, 1, 999, 1_000, 1_024, 60_000, 86_400_000, 90_061_001, u64::MAX] {
-            assert_eq!(size(&show_size(number)), Some(number));
-            assert_eq!(duration_ms(&show_duration(number)), Some(number));
-        }
-    }
 
     #[test]
     fn networks_have_no_host_bits() {

@@ -2,11 +2,11 @@
 //! stands in the model; reading, printing, and what is allowed where follow from the rows.
 
 use super::Reader;
-use super::parse::{show_duration, show_duration_us, show_size};
 use super::shape::{Seen, Shape};
 use crate::code::Code;
 use crate::encode::{Writer, path};
 use crate::syntax::{Node, Value};
+use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_size};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -204,10 +204,10 @@ impl<T> Setting<T> {
             Form::Path(field) => return field(model).as_ref().map(|set| Shown::Text(path(set))),
             Form::Custom { .. } => return None,
             Form::Number(_, field) => (field, |number| Shown::Raw(number.to_string())),
-            Form::Size(_, field) => (field, |bytes| Shown::Text(show_size(bytes))),
-            Form::Duration(_, field) => (field, |duration_ms| Shown::Text(show_duration(duration_ms))),
-            Form::DurationUs(_, field) => (field, |duration_us| Shown::Text(show_duration_us(duration_us))),
-            Form::Lifetime(field) => (field, |seconds| Shown::Text(show_duration(seconds * 1_000))),
+            Form::Size(_, field) => (field, |bytes| Shown::Text(exact_size(bytes))),
+            Form::Duration(_, field) => (field, |duration_ms| Shown::Text(exact_duration(duration_ms, MILLISECOND))),
+            Form::DurationUs(_, field) => (field, |duration_us| Shown::Text(exact_duration(duration_us, MICROSECOND))),
+            Form::Lifetime(field) => (field, |seconds| Shown::Text(exact_duration(seconds, 1_000 * MILLISECOND))),
         };
         let number = field(model).get();
         if number == field(default).get() { None } else { number.map(show) }

@@ -1,13 +1,13 @@
 //! What is kept of origins' answers, for all sites together: memory, and folders on disks.
 
 use super::Reader;
-use super::parse;
 use super::setting::{Setting, read_properties, write_properties};
 use super::shape::{Block, Shape};
 use crate::code::Code;
 use crate::encode::{Writer, path};
 use crate::model::StoreBudget;
 use crate::syntax::Node;
+use flatout_units::quantity::{self, exact_size};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,7 @@ pub(super) fn write(writer: &mut Writer, store: &StoreBudget) {
     }
     writer.open();
     for (folder, bytes_max) in &store.disks {
-        writer.begin("disk").text(&path(folder)).text(&parse::show_size(*bytes_max)).end();
+        writer.begin("disk").text(&path(folder)).text(&exact_size(*bytes_max)).end();
     }
     writer.close();
 }
@@ -116,11 +116,11 @@ pub fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
 }
 
 fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
-    let size = parse::size(text).ok_or("a size is a whole number with a unit: 512MiB, 10GiB, 1TB")?;
+    let size = quantity::parse_size(text).map_err(|_| "a size is a whole number with a unit: 512MiB, 10GiB, 1TB")?;
     if bounds.contains(&size) {
         return Ok(size);
     }
-    Err(format!("it lies between {} and {}", parse::show_size(*bounds.start()), parse::show_size(*bounds.end())))
+    Err(format!("it lies between {} and {}", exact_size(*bounds.start()), exact_size(*bounds.end())))
 }
 
 /// What is wrong with these folders together, if anything is, for the command line.

@@ -1,12 +1,12 @@
 //! Values to types, through the environment and files where they say so.
 
 use super::Reader;
-use super::parse;
 use super::shape::nearest;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::include::reason;
 use crate::syntax::{Annotation, Scalar, Value};
+use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_size, parse_duration, parse_size};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -162,13 +162,13 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let Some(size) = parse::size(&text) else {
+        let Ok(size) = parse_size(&text) else {
             let draft = self.report.add(Code::SizeBad, value.span, format!("`{text}` is not a valid size"));
             draft.note("a size is a whole number with a unit: \"512KiB\", \"64MiB\", \"1GB\"");
             return None;
         };
         if !bounds.contains(&size) {
-            let (least, most) = (parse::show_size(*bounds.start()), parse::show_size(*bounds.end()));
+            let (least, most) = (exact_size(*bounds.start()), exact_size(*bounds.end()));
             let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
             draft.label(format!("{least} to {most}"));
             return None;
@@ -178,21 +178,15 @@ impl Reader<'_> {
 
     /// A duration in milliseconds.
     pub(super) fn duration(&mut self, value: &Value, bounds_ms: RangeInclusive<u64>) -> Option<u64> {
-        self.duration_by(value, bounds_ms, parse::duration_ms, parse::show_duration)
+        self.duration_by(value, bounds_ms, MILLISECOND)
     }
 
     /// A duration in microseconds.
     pub(super) fn duration_us(&mut self, value: &Value, bounds_us: RangeInclusive<u64>) -> Option<u64> {
-        self.duration_by(value, bounds_us, parse::duration_us, parse::show_duration_us)
+        self.duration_by(value, bounds_us, MICROSECOND)
     }
 
-    fn duration_by(
-        &mut self,
-        value: &Value,
-        bounds: RangeInclusive<u64>,
-        read: fn(&str) -> Option<u64>,
-        show: fn(u64) -> String,
-    ) -> Option<u64> {
+    fn duration_by(&mut self, value: &Value, bounds: RangeInclusive<u64>, resolution_ns: u64) -> Option<u64> {
         let text = match self.scalar(value)? {
             Scalar::Text(text) => text,
             Scalar::Integer(number) => {
@@ -206,12 +200,13 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let Some(duration) = read(&text) else {
+        let Ok(duration) = parse_duration(&text, resolution_ns) else {
             let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is not a valid duration"));
             draft.note("a duration is a whole number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
             return None;
         };
         if !bounds.contains(&duration) {
+            let show = |bound| exact_duration(bound, resolution_ns);
             let (least, most) = (show(*bounds.start()), show(*bounds.end()));
             let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
             draft.label(format!("{least} to {most}"));

@@ -152,7 +152,7 @@ fn agent(index: usize, result: &AgentResult, parts: &[(&AgentResult, RunReport)]
 fn notes(results: &[AgentResult]) -> Vec<Reason> {
     let mut notes = Vec::new();
     let error_ns = results.iter().map(|result| result.skew_error_ns_max).max().unwrap_or(0);
-    let error = crate::view::units::duration(error_ns as f64);
+    let error = flatout_units::show::duration(error_ns as f64);
     notes.push(Reason {
         name: "agents-skew".to_owned(),
         text: format!("the agents' clocks are known to ± {error}, by half of the quickest round trip"),

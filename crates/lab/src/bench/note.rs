@@ -2,8 +2,8 @@
 
 use super::{BenchReport, Work};
 use crate::target::TargetUnknown;
-use crate::view::units;
 use flatout_load::report::Reason;
+use flatout_units::show;
 
 /// A note about a report: its figures, or their comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ impl std::fmt::Display for ReportNote {
         formatter.write_str(match self {
             Self::Run(note) => &note.text,
             Self::LogLinesPassedOver(lines, why) => {
-                let lines = units::plural(*lines, "line of the log was", "lines of the log were");
+                let lines = show::plural(*lines, "line of the log was", "lines of the log were");
                 return write!(formatter, "{lines} not asked for again: {why}");
             }
             Self::LimitClient => {

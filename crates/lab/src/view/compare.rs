@@ -5,12 +5,13 @@
 //! differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot determine.
 
 use super::html::whole_points;
-use super::{plan_words, units};
+use super::plan_words;
 use flatout_load::judge::Figure;
 use flatout_load::record::Point;
 use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
 use flatout_load::stats::compare::{Comparison, Measure, NotCompared};
+use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -110,8 +111,8 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
 /// Rate and mean response time of both sides, of each pair.
 fn raw_figures(steps: &[(&StepReport, &StepReport)]) -> String {
     let of = |step: &StepReport| {
-        let mean = step.record.sums.response_ns.mean().map_or_else(|| "-".to_owned(), units::duration);
-        format!("{} requests/s, mean response time {mean}", units::figure(step.responses_per_s))
+        let mean = step.record.sums.response_ns.mean().map_or_else(|| "-".to_owned(), show::duration);
+        format!("{} requests/s, mean response time {mean}", show::figure(step.responses_per_s))
     };
     let pairs: Vec<String> = steps.iter().map(|(a, b)| format!("A: {}; B: {}", of(a), of(b))).collect();
     pairs.join("; ")

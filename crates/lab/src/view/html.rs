@@ -11,10 +11,10 @@ mod tables;
 pub(super) use plots::whole_points;
 pub use plots::{figure, swatch};
 
-use super::units;
 use super::verdict::{self, Tone, Verdict};
 use flatout_http::date::format_date;
 use flatout_load::report::RunReport;
+use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Colours, sizes and what becomes of them by night, on a phone and on paper.
@@ -94,7 +94,7 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
             @if !reasons.is_empty() { ul { @for reason in &reasons { li { (reason) } } } }
             p.facts {
                 (report.url) ", " (report.protocol) ", " (date(report.begun_unix_ms)) ", flatout " (report.flatout_version)
-                @if report.agents > 0 { ", " (units::plural(u64::from(report.agents), "agent", "agents")) }
+                @if report.agents > 0 { ", " (show::plural(u64::from(report.agents), "agent", "agents")) }
             }
         }
     }

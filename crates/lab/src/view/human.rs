@@ -1,7 +1,7 @@
 //! Results as text: aligned, in readable units, with all problems.
 
 use super::style::{Style, Weight};
-use super::{units, verdict};
+use super::verdict;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
@@ -9,6 +9,7 @@ use flatout_load::FailureKind;
 use flatout_load::judge::{Figure, Invalid, InvalidReason, Soundness};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
+use flatout_units::show;
 use std::fmt::Write as _;
 
 /// Width of the names at the left.
@@ -53,8 +54,8 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
             add_costs(&mut page, report, step);
         }
         steps => {
-            let levels = units::plural(steps.len() as u64, "level", "levels");
-            let threads = units::plural(report.threads as u64, "thread", "threads");
+            let levels = show::plural(steps.len() as u64, "level", "levels");
+            let threads = show::plural(report.threads as u64, "thread", "threads");
             let url = style.paint(Weight::Strong, &report.asked.url.to_string());
             page.plain(None, &format!("{url}   {levels}, {threads}, {}", report.run.protocol));
             page.plain(None, "");
@@ -85,18 +86,18 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
 fn how(report: &BenchReport, step: &StepReport) -> String {
     let plan = &step.plan;
     let connections = connections_of(report, plan);
-    let threads = units::plural(report.threads as u64, "thread", "threads");
+    let threads = show::plural(report.threads as u64, "thread", "threads");
     let used = used_as(closes(plan));
-    let elapsed = units::duration(step.elapsed_ns as f64);
+    let elapsed = show::duration(step.elapsed_ns as f64);
     let load = match (&plan.kind, step.offered.visits_per_s) {
         (Loop::Open(_), Some(rate)) => {
-            format!("{} {}/s, up to {connections}", units::figure(rate), plan.visits())
+            format!("{} {}/s, up to {connections}", show::figure(rate), plan.visits())
         }
         _ => connections,
     };
     match plan.counted() {
         Some((count, what)) => {
-            let counted = units::plural(count, what.trim_end_matches('s'), what);
+            let counted = show::plural(count, what.trim_end_matches('s'), what);
             format!("{counted} in {elapsed}, {load}, {used}, {threads}")
         }
         None => format!("{load}, {used}, {threads}, {elapsed}"),
@@ -108,10 +109,10 @@ fn connections_of(report: &BenchReport, plan: &Plan) -> String {
     let slots = plan.connections_used();
     match report.asked.speech.version {
         HttpVersion::Http2 { streams } if streams > 1 => {
-            let connections = units::plural(u64::from(slots.div_ceil(streams)), "connection", "connections");
+            let connections = show::plural(u64::from(slots.div_ceil(streams)), "connection", "connections");
             format!("{connections} of {streams} streams")
         }
-        _ => units::plural(u64::from(slots), "connection", "connections"),
+        _ => show::plural(u64::from(slots), "connection", "connections"),
     }
 }
 
@@ -163,20 +164,20 @@ fn add_levels(page: &mut Page, steps: &[StepReport]) {
     page.plain(Some(Weight::Faint), &header);
     for step in steps {
         let offered = match step.offered.rate_per_s {
-            Some(rate) => format!("{}/s", units::figure(rate)),
-            None => format!("{} conn", units::count(u64::from(step.offered.connections))),
+            Some(rate) => format!("{}/s", show::figure(rate)),
+            None => format!("{} conn", show::count(u64::from(step.offered.connections))),
         };
         let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> u64| {
-            times.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
+            times.as_ref().map_or_else(|| "-".to_owned(), |times| show::duration(pick(times) as f64))
         };
         let verdict = verdict::short(step);
         let line = format!(
             "  {offered:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {verdict}",
-            units::figure(step.responses_per_s),
+            show::figure(step.responses_per_s),
             at(&step.response, |times| times.p50_ns),
             at(&step.response, |times| times.p99_ns),
             at(&step.lag, |times| times.p99_ns),
-            units::percent(step.error_share),
+            show::percent(step.error_share),
         );
         page.plain((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
     }
@@ -185,13 +186,13 @@ fn add_levels(page: &mut Page, steps: &[StepReport]) {
 fn add_figures(page: &mut Page, step: &StepReport) {
     let counts = &step.record.counts;
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
-        format!("of {} offered, {} begun", units::figure(rate), units::figure(step.begun_per_s))
+        format!("of {} offered, {} begun", show::figure(rate), show::figure(step.begun_per_s))
     });
     let offered: Vec<&str> =
         [offered.as_str(), bound(step, Figure::Rate)].into_iter().filter(|part| !part.is_empty()).collect();
-    page.line("requests/s", &units::figure(step.responses_per_s), &offered.join("; "));
-    let received = format!("{}/s", units::bytes(step.bytes_in_per_s));
-    page.line("received", &received, &format!("{} in all", units::bytes(counts.bytes_in() as f64)));
+    page.line("requests/s", &show::figure(step.responses_per_s), &offered.join("; "));
+    let received = format!("{}/s", show::bytes(step.bytes_in_per_s));
+    page.line("received", &received, &format!("{} in all", show::bytes(counts.bytes_in() as f64)));
     match &step.response {
         Some(response) => {
             let bounds = match (step.soundness(Figure::Median), step.soundness(Figure::Tail)) {
@@ -217,12 +218,11 @@ fn add_figures(page: &mut Page, step: &StepReport) {
         None => page.line("latency", "-", "nothing was answered"),
     }
     if let Some(connect) = &step.phases.connect {
-        let connections = units::plural(counts.connections, "connection", "connections");
+        let connections = show::plural(counts.connections, "connection", "connections");
         page.painted("connect", &spread(page.style, connect), &connections);
     }
     if let Some(tls) = &step.phases.tls {
-        let resumed =
-            format!("{} of {} resumed", units::count(counts.tls_resumed), units::count(counts.tls_handshakes));
+        let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
         page.painted("TLS handshake", &spread(page.style, tls), &resumed);
     }
     let classes: Vec<String> = counts
@@ -230,18 +230,18 @@ fn add_figures(page: &mut Page, step: &StepReport) {
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("{}xx {}", index + 1, units::count(*count)))
+        .map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count)))
         .collect();
-    let sent = format!("of {} sent", units::count(counts.requests_sent));
+    let sent = format!("of {} sent", show::count(counts.requests_sent));
     let classes = if classes.is_empty() { sent } else { format!("{}   {sent}", classes.join("  ")) };
-    page.line("answers", &units::count(counts.responses), &classes);
-    page.line("  in time", &units::count(step.requests.in_time), &verdict::asked_for(step));
+    page.line("answers", &show::count(counts.responses), &classes);
+    page.line("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
     if step.requests.late > 0 {
-        page.line("  late", &units::count(step.requests.late), &verdict::lateness(step));
+        page.line("  late", &show::count(step.requests.late), &verdict::lateness(step));
     }
     if step.requests.never_begun > 0 {
         let why = "arrivals that waited too long for a connection";
-        page.line("  never begun", &units::count(step.requests.never_begun), why);
+        page.line("  never begun", &show::count(step.requests.never_begun), why);
     }
     add_errors(page, step);
 }
@@ -269,10 +269,10 @@ fn add_errors(page: &mut Page, step: &StepReport) {
             .details
             .iter()
             .filter(|detail| detail.kind == kind)
-            .map(|detail| format!("{} {}", detail.detail, units::count(detail.count)))
+            .map(|detail| format!("{} {}", detail.detail, show::count(detail.count)))
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
-        let figure = format!("{} {}", units::count(failures), kind.name());
+        let figure = format!("{} {}", show::count(failures), kind.name());
         page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
@@ -283,7 +283,7 @@ fn named_durations(style: Style, figures: &[(&str, u64)]) -> String {
     let shown: Vec<String> = figures
         .iter()
         .map(|(name, value_ns)| {
-            let value = units::duration(*value_ns as f64);
+            let value = show::duration(*value_ns as f64);
             format!("{} {}", style.paint(Weight::Faint, name), style.paint(Weight::Strong, &value))
         })
         .collect();
@@ -306,20 +306,20 @@ fn spread(style: Style, times: &Percentiles) -> String {
 }
 
 fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
-    let per_request = |cost_ns: f64| format!("{} a request", units::duration(cost_ns));
+    let per_request = |cost_ns: f64| format!("{} a request", show::duration(cost_ns));
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
-        let threads = units::plural(report.threads as u64, "thread", "threads");
-        let busy = units::percent(step.client.busy_share);
+        let threads = show::plural(report.threads as u64, "thread", "threads");
+        let busy = show::percent(step.client.busy_share);
         let whose = if report.threads > 1 { "the busiest " } else { "" };
-        let rest = format!("{threads}, {whose}{busy} busy{}", units::busy_wait(step));
+        let rest = format!("{threads}, {whose}{busy} busy{}", busy_wait(step));
         page.line("client CPU", &per_request(cost_ns), &rest);
     }
     match &report.server {
         Ok(found) => {
             let cost = step.server.and_then(|server| server.cpu_ns_per_response);
             let cost = cost.map_or_else(|| "-".to_owned(), per_request);
-            let threads = units::plural(found.busy_threads as u64, "busy thread", "busy threads");
-            let processes = units::plural(found.processes.len() as u64, "process", "processes");
+            let threads = show::plural(found.busy_threads as u64, "busy thread", "busy threads");
+            let processes = show::plural(found.processes.len() as u64, "process", "processes");
             let clock = step.server.map_or_else(String::new, |server| format!("; {}", server.cpu_clock.words()));
             page.line("server CPU", &cost, &format!("{}, {processes}, {threads}{clock}", found.name));
         }
@@ -329,29 +329,29 @@ fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
     if kernel.tcp_retransmits + kernel.listen_overflows + kernel.listen_drops > 0 {
         let text = format!(
             "{} sent again, {} listen queue overflows, {} dropped at a listener",
-            units::plural(kernel.tcp_retransmits, "segment", "segments"),
-            units::count(kernel.listen_overflows),
-            units::count(kernel.listen_drops),
+            show::plural(kernel.tcp_retransmits, "segment", "segments"),
+            show::count(kernel.listen_overflows),
+            show::count(kernel.listen_drops),
         );
         page.line("kernel", &text, "of the whole machine");
     }
 }
 
 fn add_limit(page: &mut Page, limit: &Limit, closes: bool) {
-    let threads = units::plural(limit.threads as u64, "thread", "threads");
-    let body = units::bytes(limit.body_bytes as f64);
+    let threads = show::plural(limit.threads as u64, "thread", "threads");
+    let body = show::bytes(limit.body_bytes as f64);
     let way = if limit.by_sendfile { "by sendfile" } else { "from memory" };
-    let elapsed = units::duration(limit.elapsed_ns as f64);
+    let elapsed = show::duration(limit.elapsed_ns as f64);
     let how = format!("bare loop on {threads}, {body} bodies {way}, {}, {elapsed}", used_as(closes));
     page.line("machine limit", "", &how);
     if limit.failures > 0 {
-        let failures = units::plural(limit.failures, "request failed", "requests failed");
+        let failures = show::plural(limit.failures, "request failed", "requests failed");
         page.line("", &failures, "do not trust the comparison");
     }
-    let share = format!("this run: {} of it", units::percent(limit.requests_share));
-    page.line("  requests/s", &units::figure(limit.requests_per_s), &share);
+    let share = format!("this run: {} of it", show::percent(limit.requests_share));
+    page.line("  requests/s", &show::figure(limit.requests_per_s), &share);
     let ratio = limit.cpu_ratio.map_or_else(String::new, |ratio| format!("this run: {ratio:.2} x"));
-    page.line("  CPU", &format!("{} a request", units::duration(limit.cpu_ns_per_request)), &ratio);
+    page.line("  CPU", &format!("{} a request", show::duration(limit.cpu_ns_per_request)), &ratio);
 }
 
 fn add_notes(page: &mut Page, report: &BenchReport) {
@@ -439,8 +439,8 @@ fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
 /// A limits report, ready to print: every measure with its median, least and most.
 pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     let mut page = Page { text: String::new(), style };
-    let rounds = units::plural(u64::from(report.plan.rounds), "round", "rounds");
-    let probe = units::duration(report.plan.probe.as_nanos() as f64);
+    let rounds = show::plural(u64::from(report.plan.rounds), "round", "rounds");
+    let probe = show::duration(report.plan.probe.as_nanos() as f64);
     let cores = match report.cores.cores_used() {
         1 => "both roles on one core".to_owned(),
         _ => format!("server role on core {}, client role on core {}", report.cores.server, report.cores.client),
@@ -458,7 +458,7 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
         page.plain(None, &format!("  {:<36}{median}{}", measure.words(), style.paint(Weight::Faint, &around)));
     }
     page.plain(None, "");
-    let body = units::bytes(report.plan.body_bytes as f64);
+    let body = show::bytes(report.plan.body_bytes as f64);
     page.plain(Some(Weight::Faint), &format!("  the bare loop answers with {body} bodies where nothing else is said"));
     page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
     add_limits_notes(&mut page, report);
@@ -480,10 +480,18 @@ fn add_limits_notes(page: &mut Page, report: &LimitsReport) {
 
 fn quantity(unit: Unit, value: f64) -> String {
     match unit {
-        Unit::PerSecond => format!("{}/s", units::figure(value)),
-        Unit::BytesPerSecond => format!("{}/s", units::bytes(value)),
-        Unit::Nanoseconds | Unit::NanosecondsPerMebibyte => units::duration(value),
+        Unit::PerSecond => format!("{}/s", show::figure(value)),
+        Unit::BytesPerSecond => format!("{}/s", show::bytes(value)),
+        Unit::Nanoseconds | Unit::NanosecondsPerMebibyte => show::duration(value),
     }
+}
+
+/// The client's CPU time for staying awake, as an addition to its other CPU time; empty if it slept.
+pub(super) fn busy_wait(step: &StepReport) -> String {
+    let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
+    each.map_or_else(String::new, |each_ns| {
+        format!(", and {} an answer awake for what was due or awaited", show::duration(each_ns))
+    })
 }
 
 #[cfg(test)]

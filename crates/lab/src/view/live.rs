@@ -1,9 +1,9 @@
 //! The progress line on standard error.
 
 use super::style::{Style, Weight};
-use super::units;
 use crate::bench::{Live, Phase, Progress};
 use flatout_load::plan::Plan;
+use flatout_units::show;
 use hdrhistogram::Histogram;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
@@ -101,11 +101,11 @@ fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> S
         let subtracted = recent.subtract(&last.latency);
         debug_assert!(subtracted.is_ok(), "a record only grows");
     }
-    let rate = style.paint(Weight::Strong, &units::figure(responses as f64 / span_s.max(1e-3)));
-    let p99 = if recent.is_empty() { "-".to_owned() } else { units::duration(recent.value_at_quantile(0.99) as f64) };
+    let rate = style.paint(Weight::Strong, &show::figure(responses as f64 / span_s.max(1e-3)));
+    let p99 = if recent.is_empty() { "-".to_owned() } else { show::duration(recent.value_at_quantile(0.99) as f64) };
     let errors = match live.failures {
         0 => "no errors".to_owned(),
-        failures => style.paint(Weight::Bad, &units::plural(failures, "error", "errors")),
+        failures => style.paint(Weight::Bad, &show::plural(failures, "error", "errors")),
     };
     format!("{rate} requests/s  p99 {p99}  {errors}")
 }

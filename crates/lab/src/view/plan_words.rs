@@ -1,7 +1,7 @@
 //! A plan in words.
 
-use super::units;
 use flatout_load::plan::{ArrivalKind, Dist, Loop, Plan, Stop, Visit, WarmUp};
+use flatout_units::show;
 
 /// The plan in one line.
 pub fn of(plan: &Plan) -> String {
@@ -10,32 +10,32 @@ pub fn of(plan: &Plan) -> String {
         parts.push(format!("{} requests pipelined", plan.burst));
     }
     if plan.think_ns != Dist::Fixed(0.0) {
-        parts.push(format!("thinking {}", dist(&plan.think_ns, units::duration)));
+        parts.push(format!("thinking {}", dist(&plan.think_ns, show::duration)));
     }
     parts.push(match plan.warm_up {
         WarmUp::None => "no warm-up".to_owned(),
-        WarmUp::For { duration_ns } => format!("{} of warm-up", units::duration(duration_ns as f64)),
+        WarmUp::For { duration_ns } => format!("{} of warm-up", show::duration(duration_ns as f64)),
         WarmUp::Steady { duration_ns_max } => {
-            format!("warm-up until steady, at most {}", units::duration(duration_ns_max as f64))
+            format!("warm-up until steady, at most {}", show::duration(duration_ns_max as f64))
         }
     });
     parts.push(match plan.stop {
-        Stop::After { duration_ns } => format!("for {}", units::duration(duration_ns as f64)),
+        Stop::After { duration_ns } => format!("for {}", show::duration(duration_ns as f64)),
         Stop::Count(_) => {
             let (count, what) = plan.counted().unwrap_or_default();
-            format!("until {} {what} are begun", units::count(count))
+            format!("until {} {what} are begun", show::count(count))
         }
         Stop::Tight { share, duration_ns_max } => format!(
             "until the mean is known to ± {}, at most {}",
-            units::percent(share),
-            units::duration(duration_ns_max as f64)
+            show::percent(share),
+            show::duration(duration_ns_max as f64)
         ),
     });
     parts.join(", ")
 }
 
 fn kind(plan: &Plan) -> String {
-    let connections = units::plural(u64::from(plan.connections), "connection", "connections");
+    let connections = show::plural(u64::from(plan.connections), "connection", "connections");
     let Loop::Open(arrivals) = &plan.kind else { return format!("closed loop of {connections}") };
     let what = plan.visits();
     if arrivals.replay.is_some() {
@@ -46,19 +46,19 @@ fn kind(plan: &Plan) -> String {
     let gaps = match arrivals.kind {
         ArrivalKind::Fixed => "equal gaps".to_owned(),
         ArrivalKind::Exp => "exponential gaps".to_owned(),
-        ArrivalKind::Uniform { spread } => format!("gaps drawn evenly within ± {}", units::percent(spread)),
+        ArrivalKind::Uniform { spread } => format!("gaps drawn evenly within ± {}", show::percent(spread)),
     };
     let rate = match &arrivals.levels[..] {
-        [level] if level.from_per_s.total_cmp(&level.to_per_s).is_eq() => units::figure(level.from_per_s),
+        [level] if level.from_per_s.total_cmp(&level.to_per_s).is_eq() => show::figure(level.from_per_s),
         levels => levels
             .iter()
             .map(|level| {
-                let (from, to) = (units::figure(level.from_per_s), units::figure(level.to_per_s));
+                let (from, to) = (show::figure(level.from_per_s), show::figure(level.to_per_s));
                 let rate = if from == to { from } else { format!("{from} to {to}") };
                 if level.duration_ns == u64::MAX {
                     rate
                 } else {
-                    format!("{rate} for {}", units::duration(level.duration_ns as f64))
+                    format!("{rate} for {}", show::duration(level.duration_ns as f64))
                 }
             })
             .collect::<Vec<_>>()

@@ -2,12 +2,13 @@
 //!
 //! A run of one step is shown line by line; a sweep as a table with one row per step.
 
+use super::human::busy_wait;
+use super::plan_words;
 use super::style::{Style, Weight};
-use super::units::busy_wait;
 use super::verdict::{self, Tone, Verdict};
-use super::{plan_words, units};
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
+use flatout_units::show;
 use std::fmt::Write as _;
 
 /// Width of the names at the left.
@@ -66,8 +67,8 @@ pub fn print(report: &RunReport, style: Style) -> String {
     if let Some(limit) = &report.limit {
         let share = format!(
             "{} of the machine's limit, {} {} ({})",
-            units::percent(limit.share),
-            units::figure(limit.value),
+            show::percent(limit.share),
+            show::figure(limit.value),
             limit.unit,
             limit.words
         );
@@ -80,13 +81,13 @@ pub fn print(report: &RunReport, style: Style) -> String {
     }
     page.plain("");
     let machine = &report.machine;
-    let cores = units::plural(machine.cores as u64, "core", "cores");
+    let cores = show::plural(machine.cores as u64, "core", "cores");
     page.painted(
         Weight::Faint,
         &format!(
             "  {}, {cores}, {}, Linux {}, seed {}",
             machine.cpu_model,
-            units::bytes(machine.memory_bytes as f64),
+            show::bytes(machine.memory_bytes as f64),
             machine.kernel,
             report.seed
         ),
@@ -120,18 +121,17 @@ fn percentiles(times: &Percentiles) -> String {
         ("p99.9", times.p99_9_ns),
         ("max", times.max_ns),
     ];
-    figures.map(|(name, ns)| format!("{name} {}", units::duration(ns as f64))).join("   ")
+    figures.map(|(name, ns)| format!("{name} {}", show::duration(ns as f64))).join("   ")
 }
 
 fn add_step(page: &mut Page, step: &StepReport) {
     let counts = &step.record.counts;
-    let offered =
-        step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", units::figure(rate)));
-    page.line("answers/s", &units::figure(step.responses_per_s), &offered);
+    let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", show::figure(rate)));
+    page.line("answers/s", &show::figure(step.responses_per_s), &offered);
     page.line(
         "received",
-        &format!("{}/s", units::bytes(step.bytes_in_per_s)),
-        &format!("{} in all", units::bytes(counts.bytes_in() as f64)),
+        &format!("{}/s", show::bytes(step.bytes_in_per_s)),
+        &format!("{} in all", show::bytes(counts.bytes_in() as f64)),
     );
     for (name, times, what) in [
         ("response", &step.response, "from the intended start to the last byte"),
@@ -156,7 +156,7 @@ fn add_step(page: &mut Page, step: &StepReport) {
         ("  transfer", &step.phases.transfer),
     ] {
         if let Some(phase) = phase {
-            page.line(name, &percentiles(phase), &units::count(phase.count));
+            page.line(name, &percentiles(phase), &show::count(phase.count));
         }
     }
     let classes: Vec<String> = counts
@@ -164,37 +164,37 @@ fn add_step(page: &mut Page, step: &StepReport) {
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("{}xx {}", index + 1, units::count(*count)))
+        .map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count)))
         .collect();
-    let of = format!("of {} begun", units::count(counts.requests_begun));
-    page.line("answers", &units::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
-    page.line("  in time", &units::count(step.requests.in_time), &verdict::asked_for(step));
+    let of = format!("of {} begun", show::count(counts.requests_begun));
+    page.line("answers", &show::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
+    page.line("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
     if step.requests.late > 0 {
-        page.line("  late", &units::count(step.requests.late), &verdict::lateness(step));
+        page.line("  late", &show::count(step.requests.late), &verdict::lateness(step));
     }
     add_errors(page, step);
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
-        let busy = format!("busiest thread {} busy{}", units::percent(step.client.busy_share), busy_wait(step));
-        page.line("client CPU", &format!("{} an answer", units::duration(cost_ns)), &busy);
+        let busy = format!("busiest thread {} busy{}", show::percent(step.client.busy_share), busy_wait(step));
+        page.line("client CPU", &format!("{} an answer", show::duration(cost_ns)), &busy);
     }
     if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {
         let cores = format!("{:.2} cores used, {}", server.cores_used, server.cpu_clock.words());
-        page.line("server CPU", &format!("{} an answer", units::duration(cost_ns)), &cores);
+        page.line("server CPU", &format!("{} an answer", show::duration(cost_ns)), &cores);
     }
     if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
         let words = format!(
             "{} TCP retransmits, {} listen overflows",
-            units::count(kernel.tcp_retransmits),
-            units::count(kernel.listen_overflows)
+            show::count(kernel.tcp_retransmits),
+            show::count(kernel.listen_overflows)
         );
         page.line("kernel", &words, "of the whole machine");
     }
     for agent in &step.client.agents {
         let sign = if agent.skew_ns < 0 { "-" } else { "" };
-        let skew = format!("began {sign}{} late", units::duration(agent.skew_ns.unsigned_abs() as f64));
+        let skew = format!("began {sign}{} late", show::duration(agent.skew_ns.unsigned_abs() as f64));
         let state = if agent.lost { "LOST" } else { "whole" };
-        let words = format!("{}   {skew}, {} busy, {state}", agent.name, units::percent(agent.busy_share));
-        page.line("agent", &units::count(agent.responses), &words);
+        let words = format!("{}   {skew}, {} busy, {state}", agent.name, show::percent(agent.busy_share));
+        page.line("agent", &show::count(agent.responses), &words);
     }
 }
 
@@ -210,15 +210,15 @@ fn add_errors(page: &mut Page, step: &StepReport) {
             .details
             .iter()
             .filter(|detail| detail.kind == kind)
-            .map(|detail| format!("{} {}", detail.detail, units::count(detail.count)))
+            .map(|detail| format!("{} {}", detail.detail, show::count(detail.count)))
             .collect();
         let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
-        let figure = format!("{} {}", units::count(counts.failures_of(kind)), kind.name());
+        let figure = format!("{} {}", show::count(counts.failures_of(kind)), kind.name());
         page.line(name, &figure, &format!("{}{details}", kind.text()));
         name = "";
     }
     if step.tally.dropped > 0 {
-        page.line("never begun", &units::count(step.tally.dropped), "arrivals that waited too long for a connection");
+        page.line("never begun", &show::count(step.tally.dropped), "arrivals that waited too long for a connection");
     }
 }
 
@@ -232,19 +232,19 @@ fn add_steps(page: &mut Page, steps: &[StepReport]) {
     );
     for step in steps {
         let time = |pick: fn(&Percentiles) -> u64| {
-            step.response.as_ref().map_or_else(|| "-".to_owned(), |times| units::duration(pick(times) as f64))
+            step.response.as_ref().map_or_else(|| "-".to_owned(), |times| show::duration(pick(times) as f64))
         };
         let short = verdict::short(step);
         let verdict = if step.invalid.is_empty() { short } else { page.style.paint(Weight::Bad, &short) };
         page.plain(&format!(
             "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {verdict}",
             verdict::load(step),
-            units::figure(step.responses_per_s),
+            show::figure(step.responses_per_s),
             time(|times| times.p50_ns),
             time(|times| times.p90_ns),
             time(|times| times.p99_ns),
             time(|times| times.max_ns),
-            units::percent(step.error_share),
+            show::percent(step.error_share),
         ));
     }
 }

@@ -1,10 +1,10 @@
 //! The verdict on a result in words: one sentence, then the reasons.
 
-use super::units;
 use flatout_load::judge::threshold::ThresholdOutcome;
 use flatout_load::judge::{Figure, InvalidReason, Soundness};
 use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
+use flatout_units::show;
 
 /// The tone of the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,18 +63,18 @@ pub fn of(report: &RunReport) -> Verdict {
     let (worthless, touched) = (count(|step| !step.has_sound()), count(|step| !step.invalid.is_empty()));
     let (tone, headline) = if worthless > 0 {
         let which = match (many, worthless == report.steps.len() as u64) {
-            (true, false) => format!("the figures of {}", units::plural(worthless, "step", "steps")),
+            (true, false) => format!("the figures of {}", show::plural(worthless, "step", "steps")),
             _ => "these figures".to_owned(),
         };
         (Tone::Invalid, format!("Invalid: do not believe {which}."))
     } else if touched > 0 {
         let headline = match &report.steps[..] {
             [step] => format!("Partly valid: {}.", worth(step)),
-            _ => format!("Partly valid: not every figure of {} holds.", units::plural(touched, "step", "steps")),
+            _ => format!("Partly valid: not every figure of {} holds.", show::plural(touched, "step", "steps")),
         };
         (Tone::Partly, headline)
     } else if missed.clone().next().is_some() {
-        let count = units::plural(missed.count() as u64, "requirement was", "requirements were");
+        let count = show::plural(missed.count() as u64, "requirement was", "requirements were");
         (Tone::Failed, format!("Valid, but {count} missed."))
     } else if report.steps.iter().any(|step| !step.failing.is_empty()) {
         (Tone::Failed, "Valid, but requests failed.".to_owned())
@@ -166,20 +166,20 @@ pub fn uncertain(outcome: &ThresholdOutcome) -> String {
 /// What became of the requests of a step: `of 2,000 offered, 2,000 begun`.
 pub fn asked_for(step: &StepReport) -> String {
     let requests = &step.requests;
-    let offered = requests.offered.map_or_else(String::new, |offered| format!("{} offered, ", units::count(offered)));
-    format!("of {offered}{} begun", units::count(requests.begun))
+    let offered = requests.offered.map_or_else(String::new, |offered| format!("{} offered, ", show::count(offered)));
+    format!("of {offered}{} begun", show::count(requests.begun))
 }
 
 /// Which requests response times are of, where some were never answered: `of 288 that were answered; 12 were not`.
 pub fn unanswered(step: &StepReport) -> Option<String> {
     let missing = step.requests.failed + step.requests.never_begun;
-    let answered = units::count(step.record.counts.responses);
-    (missing > 0).then(|| format!("of {answered} that were answered; {} were not", units::count(missing)))
+    let answered = show::count(step.record.counts.responses);
+    (missing > 0).then(|| format!("of {answered} that were answered; {} were not", show::count(missing)))
 }
 
 /// How late the last one was: `after the end of the span, the last 6.01 s`.
 pub fn lateness(step: &StepReport) -> String {
-    format!("answered after the end of the span, the last {} after it", units::duration(step.requests.drain_ns as f64))
+    format!("answered after the end of the span, the last {} after it", show::duration(step.requests.drain_ns as f64))
 }
 
 /// What was offered in a step, in short: `500 requests/s`, `64 connections`.
@@ -190,8 +190,8 @@ pub fn load(step: &StepReport) -> String {
 /// What a plan offers, in short.
 pub fn load_of(plan: &Plan) -> String {
     match plan.offered_per_s() {
-        Some(rate) => format!("{} requests/s", units::figure(rate)),
-        None => units::plural(u64::from(plan.connections), "connection", "connections"),
+        Some(rate) => format!("{} requests/s", show::figure(rate)),
+        None => show::plural(u64::from(plan.connections), "connection", "connections"),
     }
 }
 
@@ -200,19 +200,19 @@ const KEPT_UP_SHARE: f64 = 0.98;
 
 fn figures(report: &RunReport) -> String {
     let [step] = &report.steps[..] else { return sweep(report) };
-    let answered = format!("{} answers/s", units::figure(step.responses_per_s));
+    let answered = format!("{} answers/s", show::figure(step.responses_per_s));
     let how = if let Some(rate) = step.offered.rate_per_s {
-        format!("Of {} requests/s offered, {answered} came", units::figure(rate))
+        format!("Of {} requests/s offered, {answered} came", show::figure(rate))
     } else {
         let connections = u64::from(step.offered.connections);
-        format!("{} brought {answered}", units::plural(connections, "connection", "connections"))
+        format!("{} brought {answered}", show::plural(connections, "connection", "connections"))
     };
     let times = step.response.map_or_else(String::new, |response| {
-        let [p50, p99] = [response.p50_ns, response.p99_ns].map(|ns| units::duration(ns as f64));
+        let [p50, p99] = [response.p50_ns, response.p99_ns].map(|ns| show::duration(ns as f64));
         format!(": half of them within {p50}, 99 of 100 within {p99}")
     });
     let errors = if step.error_share > 0.0 {
-        format!(" {} of all requests failed or were refused.", units::percent(step.error_share))
+        format!(" {} of all requests failed or were refused.", show::percent(step.error_share))
     } else {
         String::new()
     };
@@ -237,9 +237,9 @@ fn sweep(report: &RunReport) -> String {
         report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
     let Some(best) = best else { return format!("{range} The server kept up with none of them.") };
     let p99 = best.response.map_or_else(String::new, |response| {
-        format!(", with 99 of 100 answers within {}", units::duration(response.p99_ns as f64))
+        format!(", with 99 of 100 answers within {}", show::duration(response.p99_ns as f64))
     });
-    let rate = units::figure(best.responses_per_s);
+    let rate = show::figure(best.responses_per_s);
     let what = if best.offered.rate_per_s.is_some() { "The most that was kept up with was" } else { "The most was" };
     format!("{range} {what} {rate} answers/s at {}{p99}.", load(best))
 }

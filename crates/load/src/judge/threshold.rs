@@ -18,8 +18,9 @@
 use super::failing::Finding;
 use super::figures::{Figure, FigureVerdict, Soundness};
 use super::validity::InvalidReason;
-use crate::plan::quantity::{parse_number, parse_time_ns, split_unit};
+use crate::plan::quantity::{parse_number, parse_time_ns};
 use crate::record::{Counts, Hdr, Recorder};
+use flatout_units::quantity::parse_size;
 use serde::{Deserialize, Serialize};
 
 /// Kind of times in a requirement.
@@ -92,17 +93,6 @@ enum Comparison {
 /// Comparison operators, longer ones first.
 const COMPARISONS: [(&str, Comparison); 4] =
     [("<=", Comparison::AtMost), (">=", Comparison::AtLeast), ("<", Comparison::Below), (">", Comparison::Above)];
-
-/// Byte units.
-const BYTE_UNITS: [(&str, f64); 7] = [
-    ("B", 1.0),
-    ("kB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-];
 
 /// Unit of a requirement, also for displaying the found value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -420,11 +410,11 @@ fn read_value(figure: RequiredFigure, text: &str) -> Result<(f64, Unit), String>
         RequiredFigure::Rate => Ok((parse_number(text.strip_suffix("/s").unwrap_or(text))?, Unit::PerSecond)),
         RequiredFigure::Responses => Ok((parse_number(text)?, Unit::Count)),
         RequiredFigure::Throughput => {
-            let (value, unit) = split_unit(text.strip_suffix("/s").unwrap_or(text))?;
-            let known = BYTE_UNITS.into_iter().find(|(known, _)| *known == unit);
-            let (_, scale) =
-                known.ok_or_else(|| format!("{unit:?} is no unit of bytes; use B, kB, MB, GB, KiB, MiB or GiB"))?;
-            Ok((value * scale, Unit::BytesPerSecond))
+            let size = text.strip_suffix("/s").unwrap_or(text);
+            let bytes = parse_size(size).map_err(|_| {
+                format!("{size:?} is not a number of bytes with a unit: B, kB, MB, GB, KiB, MiB or GiB")
+            })?;
+            Ok((bytes as f64, Unit::BytesPerSecond))
         }
     }
 }

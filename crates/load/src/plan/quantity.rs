@@ -1,45 +1,34 @@
 //! Parsing of numbers and times: `20ms`, `1.5s`, `2m`, `30%`, `10k`.
 
+use flatout_units::quantity::{self, NANOSECOND, QuantityError, parse_duration};
+
 /// Maximum time: a hundred days. A longer one is probably a typing error.
 pub const TIME_NS_MAX: f64 = 100.0 * 86_400.0 * 1e9;
 
-/// Time units in nanoseconds.
-const TIME_UNITS: [(&str, f64); 9] = [
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("μs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("min", 60e9),
-    ("m", 60e9),
-    ("h", 3_600e9),
-];
-
 /// Splits `20ms` into number and unit. The number is finite and not negative.
 pub fn split_unit(text: &str) -> Result<(f64, &str), String> {
-    let text = text.trim();
-    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
+    let (number, unit) = quantity::split_unit(text);
     if number.is_empty() {
         return Err(format!("{text:?} does not begin with a number"));
     }
     let value: f64 = number.parse().map_err(|_| format!("{number:?} is not a number"))?;
-    if value.is_finite() { Ok((value, unit.trim())) } else { Err(format!("{number:?} is too large")) }
+    if value.is_finite() { Ok((value, unit)) } else { Err(format!("{number:?} is too large")) }
 }
 
 /// Parses a time as nanoseconds. A unit is required, except for zero.
 pub fn parse_time_ns(text: &str) -> Result<f64, String> {
-    let (value, unit) = split_unit(text)?;
-    if unit.is_empty() {
-        let how = "give a time with its unit: ns, us, ms, s, m or h";
-        return if value > 0.0 { Err(format!("{text:?} has no unit; {how}")) } else { Ok(0.0) };
+    match parse_duration(text, NANOSECOND) {
+        Ok(value_ns) if value_ns as f64 <= TIME_NS_MAX => Ok(value_ns as f64),
+        Ok(_) | Err(QuantityError::Range) => Err(format!("{text:?} is more than a hundred days, or finer than 1 ns")),
+        Err(QuantityError::UnitMissing) if split_unit(text)?.0 == 0.0 => Ok(0.0),
+        Err(QuantityError::UnitMissing) => {
+            Err(format!("{text:?} has no unit; give a time with its unit: ns, us, ms, s, m or h"))
+        }
+        Err(QuantityError::UnitUnknown) => {
+            Err(format!("{:?} is not a unit of time; use ns, us, ms, s, m or h", quantity::split_unit(text).1))
+        }
+        Err(QuantityError::Number) => Err(format!("{text:?} does not begin with a number")),
     }
-    let Some((_, scale)) = TIME_UNITS.iter().find(|(name, _)| *name == unit) else {
-        return Err(format!("{unit:?} is no unit of time; use ns, us, ms, s, m or h"));
-    };
-    let value_ns = value * scale;
-    if value_ns <= TIME_NS_MAX { Ok(value_ns) } else { Err(format!("{text:?} is more than a hundred days")) }
 }
 
 /// Parses a plain number with an optional suffix `k` or `M`.

@@ -97,39 +97,6 @@ fn picture(char: char) -> char {
     }
 }
 
-/// A size for display: bytes below one KiB, else one decimal and a binary unit.
-pub(super) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut unit_bytes: u128 = 1024;
-    let mut unit = 0;
-    loop {
-        let tenths = (u128::from(bytes) * 10 + unit_bytes / 2) / unit_bytes;
-        // A value that rounds to 1024.0 belongs to the next unit.
-        if tenths < 10_240 || unit == UNITS.len() - 1 {
-            return format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]);
-        }
-        unit_bytes *= 1024;
-        unit += 1;
-    }
-}
-
-/// The exact size: `1,234,567 bytes`.
-pub(super) fn exact_size(bytes: u64) -> String {
-    let digits = bytes.to_string();
-    let mut text = String::with_capacity(digits.len() * 2);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text.push_str(if bytes == 1 { " byte" } else { " bytes" });
-    text
-}
-
 /// A moment in UTC, within the years 0000 to 9999 that RFC 3339 can write.
 pub(super) struct Moment {
     date: String,
@@ -172,7 +139,7 @@ impl Moment {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Kind, Moment, exact_size, shown, size};
+    use super::{Entry, Kind, Moment, shown};
 
     fn href(name: &[u8], kind: Kind) -> String {
         Entry::new(name, kind, 0).href()
@@ -206,26 +173,6 @@ mod tests {
         assert_eq!(shown(b"a\nb\x1b\x7f"), "a\u{240a}b\u{241b}\u{2421}");
         assert_eq!(shown("x\u{202e}gpj.exe\u{85}".as_bytes()), "x\u{fffd}gpj.exe\u{fffd}");
         assert_eq!(shown(b"\xff"), "\u{fffd}");
-    }
-
-    #[test]
-    fn sizes() {
-        for (bytes, expected) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (1_048_524, "1023.9 KiB"),
-            (1_048_525, "1.0 MiB"),
-            (1_048_576, "1.0 MiB"),
-            (5 << 30, "5.0 GiB"),
-            (u64::MAX, "16.0 EiB"),
-        ] {
-            assert_eq!(size(bytes), expected, "{bytes}");
-        }
-        assert_eq!(exact_size(1), "1 byte");
-        assert_eq!(exact_size(999), "999 bytes");
-        assert_eq!(exact_size(1_234_567), "1,234,567 bytes");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The HTML form of a listing: one page without scripts or external resources.
 
 use super::Listing;
-use super::entry::{Entry, Kind, Moment, exact_size, shown, size};
+use super::entry::{Entry, Kind, Moment, shown};
 use super::order::{By, Order};
+use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
@@ -104,7 +105,7 @@ fn row(entry: &Entry) -> Markup {
             td.t { time datetime=(moment.rfc3339()) { (moment.to_minute()) } }
             @match entry.kind {
                 Kind::Folder => td.s {},
-                Kind::File { size_bytes } => td.s title=(exact_size(size_bytes)) { (size(size_bytes)) },
+                Kind::File { size_bytes } => td.s title=(show::plural(size_bytes, "byte", "bytes")) { (show::bytes(size_bytes as f64)) },
             }
         }
     }
@@ -129,6 +130,10 @@ fn counts(entries: &[Entry]) -> String {
     let folders = entries.iter().filter(|entry| entry.is_folder()).count();
     let files = entries.len() - folders;
     let total_bytes = entries.iter().fold(0_u64, |total, entry| total.saturating_add(entry.size_bytes()));
-    let plural = |count| if count == 1 { "" } else { "s" };
-    format!("{folders} folder{}, {files} file{}, {}", plural(folders), plural(files), size(total_bytes))
+    format!(
+        "{}, {}, {}",
+        show::plural(folders as u64, "folder", "folders"),
+        show::plural(files as u64, "file", "files"),
+        show::bytes(total_bytes as f64)
+    )
 }

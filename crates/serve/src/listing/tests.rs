@@ -176,7 +176,7 @@ fn the_page_has_what_people_need() {
         "aria-sort=\"ascending\"><a href=\"?sort=name&amp;order=desc\">Name</a>",
         "<a href=\"?sort=size&amp;order=desc\">Size</a>",
         "<time datetime=\"2026-11-21T04:30:59Z\">2026-11-21 04:30</time>",
-        "title=\"1,536 bytes\">1.5 KiB</td>",
+        "title=\"1,536 bytes\">1.50 KiB</td>",
         "3 folders, 8 files, 4.5 GiB",
     ] {
         assert!(page.contains(part), "{part}\n{page}");

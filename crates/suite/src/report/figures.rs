@@ -2,17 +2,17 @@
 
 use crate::document::Figure;
 use crate::measure::Measure;
-use flatout_lab::view::units;
+use flatout_units::show;
 
 /// A value in its unit.
 pub(super) fn shown(unit: &str, value: f64) -> String {
     match unit {
-        "ns" => units::duration(value),
-        "B" => units::bytes(value),
-        "B/s" => format!("{}/s", units::bytes(value)),
-        "" => units::percent(value),
-        "1/s" => units::figure(value),
-        other => format!("{} {other}", units::figure(value)),
+        "ns" => show::duration(value),
+        "B" => show::bytes(value),
+        "B/s" => format!("{}/s", show::bytes(value)),
+        "" => show::percent(value),
+        "1/s" => show::figure(value),
+        other => format!("{} {other}", show::figure(value)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::figures::heading;
 use super::seeds::{Ranked, pretty, provenance, ranked};
 use crate::document::SuiteReport;
-use flatout_lab::view::units;
+use flatout_units::show;
 use maud::{Markup, html};
 
 /// Today's figure of one server.
@@ -46,7 +46,7 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
     let mhz = report.machine.cpu_mhz.map(|mhz| mhz as f64);
     let gib = report.machine.memory_bytes as f64 / GIB;
     let each = |per_s: f64, of: Option<f64>| match of {
-        Some(of) if of > 0.0 => units::figure(per_s / of),
+        Some(of) if of > 0.0 => show::figure(per_s / of),
         _ => "not given".to_owned(),
     };
     html! { @if !today.is_empty() { section {
@@ -55,7 +55,7 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
             thead { tr { @for head in ["server", "a second", "for each core", "for each core and MHz", "for each GiB of memory", "for each dollar", "for each watt"] { th scope="col" { (head) } } } }
             tbody { @for Today { server, per_s } in today { tr {
                 th scope="row" { (server) }
-                td { (units::figure(*per_s)) }
+                td { (show::figure(*per_s)) }
                 td { (each(*per_s, Some(cores))) }
                 td { (each(*per_s, mhz.map(|mhz| mhz * cores))) }
                 td { (each(*per_s, Some(gib))) }
@@ -63,9 +63,9 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
                 td { (each(*per_s, report.given.watts)) }
             } } }
             caption {
-                "The best of step " (table.step) " by " (heading(table.measure)) ", with " (units::plural(cores as u64, "core", "cores")) " for the server"
-                @if let Some(mhz) = report.machine.cpu_mhz { " at " (units::count(mhz)) " MHz, as the kernel tells it" }
-                ", in a machine with " (units::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts are what the user gives; no program can find them out."
+                "The best of step " (table.step) " by " (heading(table.measure)) ", with " (show::plural(cores as u64, "core", "cores")) " for the server"
+                @if let Some(mhz) = report.machine.cpu_mhz { " at " (show::count(mhz)) " MHz, as the kernel tells it" }
+                ", in a machine with " (show::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts are what the user gives; no program can find them out."
             }
         } }
     } } }
@@ -80,7 +80,7 @@ fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mar
         let per_s = number(row.get(table.column));
         let mhz = number(row.get(table.mhz_column));
         let mut cells: Vec<String> = row.iter().map(|cell| pretty(cell)).collect();
-        cells.push(if mhz > 0.0 { units::figure(per_s / mhz) } else { "–".to_owned() });
+        cells.push(if mhz > 0.0 { show::figure(per_s / mhz) } else { "–".to_owned() });
         rows.push((per_s, false, cells));
     }
     for Today { server, per_s } in today {
@@ -92,10 +92,10 @@ fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mar
             *cell = text;
         }
         if let Some(mhz) = report.machine.cpu_mhz {
-            cells[table.mhz_column] = units::count(mhz);
+            cells[table.mhz_column] = show::count(mhz);
         }
-        cells[table.column] = units::figure(*per_s);
-        cells.push(clock.map_or_else(|| "–".to_owned(), |clock| units::figure(per_s / clock)));
+        cells[table.column] = show::figure(*per_s);
+        cells.push(clock.map_or_else(|| "–".to_owned(), |clock| show::figure(per_s / clock)));
         rows.push((*per_s, true, cells));
     }
     rows.sort_by(|one, other| other.0.total_cmp(&one.0));

@@ -2,7 +2,7 @@
 //! problems.
 
 use crate::document::{ServerEntry, SuiteReport};
-use flatout_lab::view::units;
+use flatout_units::show;
 use maud::{Markup, html};
 
 /// Servers, the absent ones too.
@@ -66,16 +66,16 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
             dt { "Repetitions" } dd { (report.repetitions) ", servers taking turns within each; " (report.seconds) " s a measurement" }
             dt { "Cores" } dd { "servers " (cores(&report.server_cores)) "; clients " (cores(&report.client_cores)) }
             dt { "Machine" } dd {
-                (machine.cpu_model) ", " (units::plural(machine.cores as u64, "core", "cores"))
-                @if let Some(mhz) = machine.cpu_mhz { " at " (units::count(mhz)) " MHz" }
-                ", " (units::bytes(machine.memory_bytes as f64)) ", Linux " (machine.kernel)
+                (machine.cpu_model) ", " (show::plural(machine.cores as u64, "core", "cores"))
+                @if let Some(mhz) = machine.cpu_mhz { " at " (show::count(mhz)) " MHz" }
+                ", " (show::bytes(machine.memory_bytes as f64)) ", Linux " (machine.kernel)
                 @if let Some(host) = &machine.host { ", host " (host) }
                 @if let Some(governor) = &machine.cpu_governor { ", governor " (governor) }
             }
             @if let Some(dollars) = report.given.dollars { dt { "Price" } dd { (dollars) " dollars, as the user gives it" } }
             @if let Some(watts) = report.given.watts { dt { "Power" } dd { (watts) " W, as the user gives it" } }
             dt { "Limits" } dd {
-                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), units::count))
+                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), show::count))
                 @for (name, setting) in &machine.sysctls { "; " (name) " " (setting) }
             }
             dt { "Program" } dd { "flatout " (report.flatout_version) @if let Some(digest) = &machine.binary_digest { ", " (digest) } }
@@ -84,7 +84,7 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
                 dd {
                     @if let Some(absent) = &testbed.absent { span.bad { "left out: " (absent.text) } " " }
                     @if !testbed.about.is_empty() { (testbed.about) "; " }
-                    (units::plural(u64::from(testbed.hosts), "host", "hosts"))
+                    (show::plural(u64::from(testbed.hosts), "host", "hosts"))
                     @if let Some(mtu) = &testbed.mtu { ", packets of at most " (mtu) " bytes" }
                     @if let Some(rate) = &testbed.rate { ", " (rate) }
                     @if let Some(delay) = &testbed.delay { ", " (delay) " more each way" }

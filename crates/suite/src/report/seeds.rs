@@ -10,7 +10,7 @@
 use super::figures::shown;
 use crate::document::{SeedTable, StepEntry, SuiteReport};
 use crate::measure::Measure;
-use flatout_lab::view::units;
+use flatout_units::show;
 use maud::{Markup, html};
 
 /// Prefix of a table's directives.
@@ -132,7 +132,7 @@ pub(super) fn provenance(table: &SeedTable) -> Markup {
 /// A cell of a table: numbers with their thousands apart, nothing as a dash.
 pub(super) fn pretty(cell: &str) -> String {
     match cell.parse::<u64>() {
-        Ok(number) if number >= 10_000 => units::count(number),
+        Ok(number) if number >= 10_000 => show::count(number),
         _ if cell.is_empty() => "–".to_owned(),
         _ => cell.to_owned(),
     }

@@ -8,7 +8,7 @@ use super::{Runs, combination, effects, pictures};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
 use flatout_lab::view::classic::Classic;
-use flatout_lab::view::units;
+use flatout_units::show;
 use maud::{Markup, html};
 
 /// Classic reports of one step, at most: all are in the bundle.
@@ -121,8 +121,8 @@ fn capacity(step: &StepEntry) -> Markup {
             format!(
                 "{}{place}: {} hits an hour, which fill a link of {} Mbit/s.",
                 cell.server,
-                units::figure(per_s * 3600.0),
-                units::figure(bytes * 8.0 / 1e6)
+                show::figure(per_s * 3600.0),
+                show::figure(bytes * 8.0 / 1e6)
             )
         })
     };
@@ -167,9 +167,9 @@ fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
             thead { tr { @for head in ["server", "limit", "reached", "share"] { th scope="col" { (head) } } } }
             tbody { @for (cell, limit) in &rows { tr {
                 th scope="row" { (cell.server) @if !cell.values.is_empty() { ", " (combination(&cell.values)) } }
-                td { (units::figure(limit.value)) " " (limit.unit) }
-                td { (units::figure(limit.reached)) " " (limit.unit) }
-                td { (units::percent(limit.share)) }
+                td { (show::figure(limit.value)) " " (limit.unit) }
+                td { (show::figure(limit.reached)) " " (limit.unit) }
+                td { (show::percent(limit.share)) }
             } } }
             caption { @if let Some((_, limit)) = rows.first() { "The limit is " (limit.words) ", asked in the same way at the same time." } }
         } }

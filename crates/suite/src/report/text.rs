@@ -7,7 +7,7 @@ use super::unsound::unsound_lines;
 use super::{checks_by_weight, headline};
 use crate::document::{StepEntry, SuiteReport, Verdict};
 use flatout_lab::view::style::{Style, Weight};
-use flatout_lab::view::units;
+use flatout_units::show;
 use std::fmt::Write as _;
 
 /// Measures of a table in a terminal, at most: more do not fit a line.
@@ -56,7 +56,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
 /// Number of measurements, of those with an invalid figure, and of those without a valid one.
 fn measurements(report: &SuiteReport) -> String {
     let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
-    let mut text = units::plural(runs().count() as u64, "measurement", "measurements");
+    let mut text = show::plural(runs().count() as u64, "measurement", "measurements");
     let partly = runs().filter(|run| !run.invalid.is_empty() && run.has_sound()).count();
     if partly > 0 {
         let _ = write!(text, "; in {partly} of them not every figure holds, and those that do not are left out");

@@ -1,9 +1,9 @@
 //! Invalid figures of a step's runs, with reasons and remedies.
 
 use crate::document::StepEntry;
-use flatout_lab::view::units;
 use flatout_lab::view::verdict::label;
 use flatout_load::judge::{Figure, InvalidReason};
+use flatout_units::show;
 
 /// A line for each reason, in the order of the table: in how many runs it was found, which figures it touched there, and what
 /// to do.
@@ -23,7 +23,7 @@ pub(super) fn unsound_lines(step: &StepEntry) -> Vec<String> {
                 "{}: {} left out of {}; {} (flatout help {})",
                 reason.name(),
                 labels.join(", "),
-                units::plural(touched.len() as u64, "run", "runs"),
+                show::plural(touched.len() as u64, "run", "runs"),
                 reason.remedy(),
                 reason.name()
             )

@@ -177,7 +177,7 @@ fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
 /// A number on a linear axis with as many decimals as its step needs.
 fn plain(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
-    if decimals > 0 { format!("{value:.decimals$}") } else { crate::view::units::count(value.round() as u64) }
+    if decimals > 0 { format!("{value:.decimals$}") } else { flatout_units::show::count(value.round() as u64) }
 }
 
 /// A value with its unit and no digit too many: `200 µs`, `1 ms`, `2,000`.
@@ -190,7 +190,7 @@ fn written(quantity: Quantity, value: f64) -> String {
         Quantity::Count => (1.0, ""),
     };
     let shown = value / divisor;
-    let text = if shown >= 999.5 { crate::view::units::count(shown.round() as u64) } else { three_digits(shown) };
+    let text = if shown >= 999.5 { flatout_units::show::count(shown.round() as u64) } else { three_digits(shown) };
     format!("{text} {unit}").trim_end().to_owned()
 }
 

@@ -1,8 +1,9 @@
 //! What a reader needs to repeat the run, and what questions asked of it found.
 
 use super::date;
-use crate::view::{command, plan_words, units};
+use crate::view::{command, plan_words};
 use flatout_load::report::RunReport;
+use flatout_units::show;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ fn value(finding: &Value, depth: usize) -> Markup {
 
 fn figure(number: &serde_json::Number) -> String {
     match number.as_u64() {
-        Some(whole) => units::count(whole),
+        Some(whole) => show::count(whole),
         None => number.as_f64().map_or_else(|| number.to_string(), |value| format!("{value:.4}")),
     }
 }
@@ -84,7 +85,7 @@ pub(super) fn repeat(reports: &[RunReport], names: &[String]) -> Markup {
 fn one(report: &RunReport) -> Markup {
     let machine = &report.machine;
     let known = |value: Option<String>| value.unwrap_or_else(|| "not known".to_owned());
-    let memory = units::bytes(machine.memory_bytes as f64);
+    let memory = show::bytes(machine.memory_bytes as f64);
     html! {
         pre { code { (command::shell_line(&report.command)) } }
         dl {
@@ -97,21 +98,21 @@ fn one(report: &RunReport) -> Markup {
             } }
             dt { "Warm-up" } dd { (warm_up(report)) }
             dt { "Seed" } dd { (report.seed) }
-            dt { "Request timeout" } dd { (units::duration(report.request_timeout_ns as f64)) }
+            dt { "Request timeout" } dd { (show::duration(report.request_timeout_ns as f64)) }
             dt { "Client" } dd {
-                "flatout " (report.flatout_version) ", " (units::plural(u64::from(report.threads), "thread", "threads"))
-                @if report.agents > 0 { ", " (units::plural(u64::from(report.agents), "agent", "agents")) }
+                "flatout " (report.flatout_version) ", " (show::plural(u64::from(report.threads), "thread", "threads"))
+                @if report.agents > 0 { ", " (show::plural(u64::from(report.agents), "agent", "agents")) }
                 @if let Some(digest) = &machine.binary_digest { ", program " (digest) }
             }
             dt { "Server" } dd { (known(report.server_software.clone())) }
             dt { "Begun" } dd { (date(report.begun_unix_ms)) }
             dt { "Machine" } dd {
-                (machine.cpu_model) ", " (units::plural(machine.cores as u64, "core", "cores")) ", " (memory) ", Linux " (machine.kernel)
+                (machine.cpu_model) ", " (show::plural(machine.cores as u64, "core", "cores")) ", " (memory) ", Linux " (machine.kernel)
                 @if let Some(host) = &machine.host { ", host " (host) }
                 @if let Some(governor) = &machine.cpu_governor { ", governor " (governor) }
             }
             dt { "Limits" } dd {
-                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), units::count))
+                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), show::count))
                 @for (name, setting) in &machine.sysctls { "; " (name) " " (setting) }
             }
         }
@@ -126,7 +127,7 @@ fn warm_up(report: &RunReport) -> String {
             Some(false) => ", never steady",
             None => "",
         };
-        let (elapsed, samples) = (units::duration(step.warm_up.elapsed_ns as f64), units::count(step.warm_up.samples));
+        let (elapsed, samples) = (show::duration(step.warm_up.elapsed_ns as f64), show::count(step.warm_up.samples));
         format!("{elapsed}, {samples} requests not counted{state}")
     });
     let words: Vec<String> = words.collect();

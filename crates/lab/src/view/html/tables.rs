@@ -1,8 +1,9 @@
 //! The tables of the report.
 
-use crate::view::{units, verdict};
+use crate::view::verdict;
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
+use flatout_units::show;
 use maud::{Markup, html};
 
 /// Every step of every run with the name of its run, where there are several.
@@ -19,7 +20,7 @@ fn rows<'a>(reports: &'a [RunReport], names: &'a [String]) -> Vec<(String, &'a R
 }
 
 fn duration(value_ns: Option<u64>) -> String {
-    value_ns.map_or_else(|| "–".to_owned(), |ns| units::duration(ns as f64))
+    value_ns.map_or_else(|| "–".to_owned(), |ns| show::duration(ns as f64))
 }
 
 /// What each step brought.
@@ -55,15 +56,15 @@ fn step_row(name: &str, step: &StepReport) -> Markup {
     let time = |pick: fn(&Percentiles) -> u64| duration(step.response.as_ref().map(pick));
     html! { tr {
         th scope="row" { (name) }
-        td { (units::figure(step.responses_per_s)) }
+        td { (show::figure(step.responses_per_s)) }
         td { (time(|times| times.p50_ns)) }
         td { (time(|times| times.p90_ns)) }
         td { (time(|times| times.p99_ns)) }
         td { (time(|times| times.p99_9_ns)) }
         td { (time(|times| times.max_ns)) }
-        td.bad[step.error_share > 0.0] { (units::percent(step.error_share)) }
+        td.bad[step.error_share > 0.0] { (show::percent(step.error_share)) }
         td { (duration(step.lag.as_ref().map(|lag| lag.p99_ns))) }
-        td { (units::bytes(step.bytes_in_per_s)) "/s" }
+        td { (show::bytes(step.bytes_in_per_s)) "/s" }
         td.bad[!step.invalid.is_empty()] { (verdict::short(step)) }
     } }
 }
@@ -125,9 +126,9 @@ fn phases_of_one(step: &StepReport) -> Markup {
             @let share = if whole_ns > 0.0 { (phase.mean_ns * phase.count as f64 / whole_ns).clamp(0.0, 1.0) } else { 0.0 };
             tr {
                 th scope="row" { (name) }
-                td { (units::count(phase.count)) }
-                td { (units::duration(phase.mean_ns)) }
-                td { span.bar role="img" aria-label=(units::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
+                td { (show::count(phase.count)) }
+                td { (show::duration(phase.mean_ns)) }
+                td { span.bar role="img" aria-label=(show::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
                 td { (duration(Some(phase.p50_ns))) }
                 td { (duration(Some(phase.p99_ns))) }
                 td { (duration(Some(phase.max_ns))) }
@@ -150,7 +151,7 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
             th scope="row" { (name) }
             @for index in &met {
                 @let phase = phases_named(step)[*index].1;
-                td { (phase.map_or_else(|| "–".to_owned(), |phase| units::duration(phase.mean_ns))) }
+                td { (phase.map_or_else(|| "–".to_owned(), |phase| show::duration(phase.mean_ns))) }
                 td { (duration(phase.map(|phase| phase.p99_ns))) }
             }
         } } }
@@ -178,11 +179,11 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     @let counts = &step.record.counts;
                     tr {
                         th scope="row" { (name) }
-                        td { (step.requests.offered.map_or_else(|| "–".to_owned(), units::count)) }
-                        @for count in [counts.requests_begun, counts.requests_sent, step.requests.in_time, step.requests.late] { td { (units::count(count)) } }
-                        @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[index > 2 && *count > 0] { (units::count(*count)) } }
-                        td.bad[counts.failures_total() > 0] { (units::count(counts.failures_total())) }
-                        td.bad[step.tally.dropped > 0] { (units::count(step.tally.dropped)) }
+                        td { (step.requests.offered.map_or_else(|| "–".to_owned(), show::count)) }
+                        @for count in [counts.requests_begun, counts.requests_sent, step.requests.in_time, step.requests.late] { td { (show::count(count)) } }
+                        @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[index > 2 && *count > 0] { (show::count(*count)) } }
+                        td.bad[counts.failures_total() > 0] { (show::count(counts.failures_total())) }
+                        td.bad[step.tally.dropped > 0] { (show::count(step.tally.dropped)) }
                     }
                 } }
             } }
@@ -193,7 +194,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     tbody { @for kind in met { tr {
                         th scope="row" { (kind.name()) }
                         td.words { (kind.text()) (details(&rows, kind)) }
-                        @for (_, _, step) in &rows { td { (units::count(step.record.counts.failures_of(kind))) } }
+                        @for (_, _, step) in &rows { td { (show::count(step.record.counts.failures_of(kind))) } }
                     } } }
                 } }
             }
@@ -209,7 +210,7 @@ fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> Str
             None => all.push((&detail.detail, detail.count)),
         }
     }
-    let words: Vec<String> = all.iter().map(|(name, count)| format!("{name} {}", units::count(*count))).collect();
+    let words: Vec<String> = all.iter().map(|(name, count)| format!("{name} {}", show::count(*count))).collect();
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
@@ -228,15 +229,15 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                         @let times = class.response.percentiles();
                         tr {
                             th scope="row" { (class_name) }
-                            td { (units::count(class.requests)) }
-                            td { (units::count(class.responses)) }
-                            td.bad[class.errors > 0] { (units::count(class.errors)) }
-                            td.bad[class.failures > 0] { (units::count(class.failures)) }
-                            td { (class.sums.response_ns.mean().map_or_else(|| "–".to_owned(), units::duration)) }
+                            td { (show::count(class.requests)) }
+                            td { (show::count(class.responses)) }
+                            td.bad[class.errors > 0] { (show::count(class.errors)) }
+                            td.bad[class.failures > 0] { (show::count(class.failures)) }
+                            td { (class.sums.response_ns.mean().map_or_else(|| "–".to_owned(), show::duration)) }
                             td { (duration(times.map(|times| times.p50_ns))) }
                             td { (duration(times.map(|times| times.p99_ns))) }
                             td { (duration(times.map(|times| times.max_ns))) }
-                            td { (class.sums.body_bytes.mean().map_or_else(|| "–".to_owned(), units::bytes)) }
+                            td { (class.sums.body_bytes.mean().map_or_else(|| "–".to_owned(), show::bytes)) }
                         }
                     }
                 } } }
@@ -253,8 +254,8 @@ pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
 
 /// What it took of client, server and kernel.
 pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
-    let per_answer = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), units::duration);
-    let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), units::count);
+    let per_answer = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), show::duration);
+    let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), show::count);
     html! {
         section {
             h2 { "What it took" }
@@ -269,12 +270,12 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                         th scope="row" { (name) }
                         td { (per_answer(client.cpu_ns_per_response)) }
                         td { (per_answer(client.busy_wait_ns_per_response(step.record.counts.responses))) }
-                        td { (units::percent(client.busy_share)) }
+                        td { (show::percent(client.busy_share)) }
                         td { (duration(client.loop_lag.summary.map(|lag| lag.p99_ns))) }
-                        td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), units::percent)) }
+                        td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), show::percent)) }
                         td { (per_answer(server.and_then(|server| server.cpu_ns_per_response))) }
                         td { (server.map_or_else(|| "–".to_owned(), |server| format!("{:.2}", server.cores_used))) }
-                        td { (server.and_then(|server| server.memory_bytes_peak).map_or_else(|| "–".to_owned(), |bytes| units::bytes(bytes as f64))) }
+                        td { (server.and_then(|server| server.memory_bytes_peak).map_or_else(|| "–".to_owned(), |bytes| show::bytes(bytes as f64))) }
                         td { (number(server.and_then(|server| server.switches_voluntary))) }
                         td { (number(server.and_then(|server| server.switches_forced))) }
                         td { (number(kernel.map(|kernel| kernel.tcp_retransmits))) }
@@ -286,8 +287,8 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
             @for (report, name) in reports.iter().zip(names) { @if let Some(limit) = &report.limit {
                 p {
                     @if reports.len() > 1 { (name) ": " }
-                    "The machine's limit (" (limit.words) ") is " (units::figure(limit.value)) " " (limit.unit) "; this run reached "
-                    (units::figure(limit.reached)) ", which is " strong { (units::percent(limit.share)) } " of it."
+                    "The machine's limit (" (limit.words) ") is " (show::figure(limit.value)) " " (limit.unit) "; this run reached "
+                    (show::figure(limit.reached)) ", which is " strong { (show::percent(limit.share)) } " of it."
                 }
             } }
         }
@@ -306,9 +307,9 @@ pub(super) fn agents(reports: &[RunReport], names: &[String]) -> Markup {
                     @if rows.len() > 1 { tr { th scope="rowgroup" colspan="5" { (name) } } }
                     @for agent in &step.client.agents { tr {
                         th scope="row" { (agent.name) }
-                        td { @if agent.skew_ns < 0 { "−" } (units::duration(agent.skew_ns.unsigned_abs() as f64)) }
-                        td { (units::percent(agent.busy_share)) }
-                        td { (units::count(agent.responses)) }
+                        td { @if agent.skew_ns < 0 { "−" } (show::duration(agent.skew_ns.unsigned_abs() as f64)) }
+                        td { (show::percent(agent.busy_share)) }
+                        td { (show::count(agent.responses)) }
                         @if agent.lost { td.bad { "lost" } } @else { td { "whole" } }
                     } }
                 } }

@@ -1,8 +1,8 @@
 //! From a [`Watch`] to a screen.
 
 use super::{CLASSES_A_ROW, Reading, Watch};
-use crate::view::units;
 use flatout_load::record::series::heat_floor_ns;
+use flatout_units::show;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -49,20 +49,20 @@ pub fn draw(watch: &Watch, frame: &mut Frame, coloured: bool) {
 fn figure_lines(watch: &Watch, coloured: bool) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let last = watch.readings.back().cloned().unwrap_or_default();
-    let time = |value_ns: Option<u64>| value_ns.map_or_else(|| "-".to_owned(), |ns| units::duration(ns as f64));
-    let offered = watch.offered_per_s.map_or_else(String::new, |rate| format!(" of {} offered", units::figure(rate)));
+    let time = |value_ns: Option<u64>| value_ns.map_or_else(|| "-".to_owned(), |ns| show::duration(ns as f64));
+    let offered = watch.offered_per_s.map_or_else(String::new, |rate| format!(" of {} offered", show::figure(rate)));
     let errors = match watch.failures {
         0 => Span::raw("no errors"),
         failures => {
-            let words = format!("{} ({} now)", units::plural(failures, "error", "errors"), units::count(last.failures));
+            let words = format!("{} ({} now)", show::plural(failures, "error", "errors"), show::count(last.failures));
             Span::styled(words, if coloured { bold.fg(Color::Red) } else { bold })
         }
     };
-    let lag = last.lag_p99_ns.map_or_else(String::new, |ns| format!("   lag p99 {}", units::duration(ns as f64)));
+    let lag = last.lag_p99_ns.map_or_else(String::new, |ns| format!("   lag p99 {}", show::duration(ns as f64)));
     vec![
         Line::from(vec![
-            Span::styled(format!("{} answers/s", units::figure(last.responses_per_s)), bold),
-            Span::raw(format!("{offered}   {} in all   ", units::count(watch.responses))),
+            Span::styled(format!("{} answers/s", show::figure(last.responses_per_s)), bold),
+            Span::raw(format!("{offered}   {} in all   ", show::count(watch.responses))),
             errors,
         ]),
         Line::from(format!("p50 {}   p99 {}   max {}{lag}", time(last.p50_ns), time(last.p99_ns), time(last.max_ns))),
@@ -78,7 +78,7 @@ fn add_rate(watch: &Watch, frame: &mut Frame, area: Rect, coloured: bool) {
     let [labels, curve] = Layout::horizontal([Constraint::Length(LABEL_WIDTH), Constraint::Min(1)]).areas(area);
     let rates: Vec<u64> = recent(watch, curve.width).map(|reading| reading.responses_per_s.round() as u64).collect();
     let most = rates.iter().copied().max().unwrap_or(0).max(1);
-    let mut lines = vec![Line::from(format!("{:>7}", units::figure(most as f64)))];
+    let mut lines = vec![Line::from(format!("{:>7}", show::figure(most as f64)))];
     lines.extend((1..area.height.saturating_sub(1)).map(|_| Line::from("")));
     lines.push(Line::from(format!("{:>7}", "0 /s")));
     frame.render_widget(Paragraph::new(lines), labels);
@@ -97,7 +97,7 @@ fn add_heat(watch: &Watch, buffer: &mut Buffer, area: Rect, coloured: bool) {
     let most = readings.iter().flat_map(|reading| reading.heat.values()).copied().max().unwrap_or(1).max(2);
     for line in (0..=line_of(high)).filter(|line| line % 2 == 0) {
         let floor_ns = heat_floor_ns((low + line * each) * CLASSES_A_ROW);
-        let label = format!("{:>7}", units::duration(floor_ns as f64));
+        let label = format!("{:>7}", show::duration(floor_ns as f64));
         buffer.set_string(area.x, area.bottom() - 1 - line, label, Style::new().add_modifier(Modifier::DIM));
     }
     for (column, reading) in readings.iter().enumerate() {

@@ -1,7 +1,5 @@
 //! Quantities for display: three digits, and the shortest unit.
 
-use flatout_load::report::StepReport;
-
 /// A whole number with its thousands apart: `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -44,14 +42,6 @@ pub fn percent(share: f64) -> String {
 /// Singular or plural, with the number.
 pub fn plural(count_of: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(count_of), if count_of == 1 { one } else { several })
-}
-
-/// The client's CPU time for polling, to follow the figure for its work; empty if it slept.
-pub fn busy_wait(step: &StepReport) -> String {
-    let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
-    each.map_or_else(String::new, |each_ns| {
-        format!(", and {} an answer awake for what was due or awaited", duration(each_ns))
-    })
 }
 
 /// Picks the first unit in which the value stays below `below`.
