@@ -90,7 +90,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["accelerate", ":3000", "http://127.0.0.1:3000"], "http://127.0.0.1:3000 is given twice"),
         (&["accelerate", ":8080"], "is where this accelerator itself listens"),
         (&["accelerate", "http://localhost:81", "--listen", ":81"], "is where this accelerator itself listens"),
-        (&["accelerate", ":1", "--memory", "256"], "a size is a whole number with a unit"),
+        (&["accelerate", ":1", "--memory", "256"], "a size is a number with a unit"),
         (&["accelerate", ":1", "--memory", "1KiB"], "it lies between 1MiB and 16TiB"),
         (
             &["accelerate", ":1", "--memory", "16TiB", "--listen", "127.0.0.1:0", "--admin", "off"],

@@ -67,8 +67,8 @@ codes! {
     EnvironmentMissing, "C0207", "environment variable missing", "The environment variable is not set, or is no text. Set it, or give a default: `(env)\"NAME:-default\"`.";
     SecretUnreadable, "C0208", "secret unreadable", "The file that holds the value cannot be read, is larger than 64 KiB, or is not UTF-8.";
 
-    SizeBad, "C0301", "not a size", "A size is a whole number with a unit: `512KiB`, `64MiB`, `1GB`. `KB`, `MB`, `GB` count in thousands, `KiB`, `MiB`, `GiB` in 1,024s; `B` alone is bytes.";
-    DurationBad, "C0302", "not a duration", "A duration is a whole number with a unit: `250ms`, `10s`, `2m`, `1h`, `7d`.";
+    SizeBad, "C0301", "not a size", "A size is a number with a unit: `512KiB`, `64MiB`, `1GB`. `KB`, `MB`, `GB` count in thousands, `KiB`, `MiB`, `GiB` in 1,024s; `B` alone is bytes.";
+    DurationBad, "C0302", "not a duration", "A duration is a number with a unit: `250ms`, `10s`, `2m`, `1h`, `7d`.";
     AddressBad, "C0303", "not an address", "An address is an IP address and a port: `127.0.0.1:8080`, `[::1]:8080`, or `:8080` for all of this machine's.";
     NumberBounds, "C0304", "out of bounds", "The value is smaller or larger than what the setting can take. The message has the bounds.";
     WordUnknown, "C0305", "unknown word", "The setting takes one of a few words, and this is none of them.";

@@ -116,7 +116,7 @@ pub fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
 }
 
 fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
-    let size = quantity::parse_size(text).map_err(|_| "a size is a whole number with a unit: 512MiB, 10GiB, 1TB")?;
+    let size = quantity::parse_size(text).map_err(|_| "a size is a number with a unit: 512MiB, 10GiB, 1TB")?;
     if bounds.contains(&size) {
         return Ok(size);
     }

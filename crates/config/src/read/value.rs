@@ -164,7 +164,7 @@ impl Reader<'_> {
         };
         let Ok(size) = parse_size(&text) else {
             let draft = self.report.add(Code::SizeBad, value.span, format!("`{text}` is not a valid size"));
-            draft.note("a size is a whole number with a unit: \"512KiB\", \"64MiB\", \"1GB\"");
+            draft.note("a size is a number with a unit: \"512KiB\", \"64MiB\", \"1GB\"");
             return None;
         };
         if !bounds.contains(&size) {
@@ -202,7 +202,7 @@ impl Reader<'_> {
         };
         let Ok(duration) = parse_duration(&text, resolution_ns) else {
             let draft = self.report.add(Code::DurationBad, value.span, format!("`{text}` is not a valid duration"));
-            draft.note("a duration is a whole number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
+            draft.note("a duration is a number with a unit: \"250ms\", \"10s\", \"2m\", \"1h\", \"7d\"");
             return None;
         };
         if !bounds.contains(&duration) {
