@@ -102,7 +102,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
     Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
     Setting::custom("sendfile", Shape::values(1, "sendfile \"/srv/private\""), sendfile, |writer, name, php| {
-        writer.list(name, &show_paths(&php.sendfile))
+        writer.list(name, &show_paths(&php.sendfile));
     }),
     Setting::custom(
         "accel",
