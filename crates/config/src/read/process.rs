@@ -196,7 +196,7 @@ fn user(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
 /// Reports a node that has neither of the properties of `shape`, and nothing else either.
 pub(super) fn needs_property(reader: &mut Reader<'_>, node: &Node, shape: &Shape) {
     if node.properties.is_empty() && node.arguments.is_empty() {
-        let message = format!("`{}` needs {}", node.name, shape.properties.join(" or "));
+        let message = format!("`{}` needs {}, or both", node.name, shape.properties.join(", "));
         reader.report.add(Code::PropertyMissing, node.span, message).note(format!("as in: {}", shape.example));
     }
 }

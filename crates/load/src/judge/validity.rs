@@ -220,14 +220,12 @@ impl Evidence {
             || self.responses >= P99_REQUESTS_MIN && is_late(self.lag_p99_ns, self.response_p99_ns, LAG_SHARE_P99_MAX)
     }
 
-    /// Returns whether waiting for other processes may affect p99. In a run shorter than [`CROWDED_NS_MIN`] it always
-    /// may.
+    /// Returns whether waiting for other processes may affect p99. In a run shorter than [`CROWDED_NS_MIN`] the time of
+    /// other processes is too coarse for that; then the limit is that of the median.
     pub fn is_crowded(&self) -> bool {
+        let wait_max = if self.elapsed_ns < CROWDED_NS_MIN { CROWDED_MEDIAN_MAX } else { CROWDED_TAIL_MAX };
         self.elapsed_ns > 0
-            && [self.client_crowded_share, self.server_crowded_cores]
-                .into_iter()
-                .flatten()
-                .any(|wait| wait > CROWDED_TAIL_MAX)
+            && [self.client_crowded_share, self.server_crowded_cores].into_iter().flatten().any(|wait| wait > wait_max)
     }
 
     /// Returns whether it is enough to lower the rate of a closed loop.

@@ -52,7 +52,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
     let server = ServerCounts { source: "access.log".to_owned(), by_status: vec![], requests: 1 };
     let bad = Evidence {
         client_busy_share: 0.99,
-        server_crowded_cores: Some(0.1),
+        server_crowded_cores: Some(0.2),
         server_cpu_is_short: true,
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
