@@ -177,7 +177,7 @@ fn the_page_has_what_people_need() {
         "<a href=\"?sort=size&amp;order=desc\">Size</a>",
         "<time datetime=\"2026-11-21T04:30:59Z\">2026-11-21 04:30</time>",
         "title=\"1,536 bytes\">1.50 KiB</td>",
-        "3 folders, 8 files, 4.50 GiB",
+        "3 folders, 8 files, 4.51 GiB",
     ] {
         assert!(page.contains(part), "{part}\n{page}");
     }
