@@ -32,7 +32,7 @@ pub struct CacheReply {
 }
 
 impl CacheReply {
-    /// The reply with the explanation `told`.
+    /// The reply with the explanation.
     pub(crate) fn new(told: &Explanation) -> Self {
         Self {
             schema: CACHE_SCHEMA.to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! The control thread keeps a copy of each worker's socket: for handing over in an upgrade, and for changing an
 //! address's protocol without a gap. A socket lives until its last copy is closed, so the control thread's copy is
-//! closed before the worker is told to remove its listener: otherwise the kernel would keep queueing connections that
+//! closed before the worker removes its listener: otherwise the kernel would keep queueing connections that
 //! are never accepted.
 
 use crate::failure::Failure;

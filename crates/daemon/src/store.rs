@@ -64,7 +64,7 @@ pub enum MetricKind {
     Gauge,
 }
 
-/// A placeholder for tests without a store.
+/// The empty store, for tests that need none.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoStore;

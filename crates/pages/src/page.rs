@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Attempts to read a file that is being written, before it fails for now.
+/// Attempts to read a file that is being written, before the request fails; a later request tries again.
 const READS_MAX: u32 = 3;
 
 /// A file changed more recently than this before it was read may change again with the same identity: timestamps of

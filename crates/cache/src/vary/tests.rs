@@ -168,7 +168,7 @@ fn vary_on_cookie_leaves_out_the_cookies_that_the_rules_name() {
     ] {
         assert!(!same(one, other), "{one} {other}");
     }
-    // What other rules left out is for nobody else.
+    // Cookies that other rules leave out still count here.
     assert!(has_cookie_rules(&vary, &rules));
     assert!(!has_cookie_rules(&vary, &CookieRules { ignore: names(&["_ga"]), ..rules.clone() }));
     assert!(!has_cookie_rules(&vary, &CookieRules::default()));

@@ -82,7 +82,7 @@ macro_rules! whole {
 
 whole!(u8, u16, u32, u64, usize);
 
-/// The longest lifetime: a year. RFC 9111 allows longer ones, which nobody should want.
+/// The longest lifetime: a year. RFC 9111 allows longer ones; no site needs them.
 pub(super) const LIFETIME_MS_MAX: u64 = 366 * 86_400_000;
 
 impl<T> Setting<T> {

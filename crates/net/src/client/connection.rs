@@ -216,7 +216,7 @@ async fn exchange<D: Drive + 'static>(
             return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
         }
         if !answer.persistent {
-            // The other requests were sent in vain: the server announced that it would close.
+            // The other requests get no response: the server announced that it would close.
             return Err((nth + 1, Failure::ClosedEarly));
         }
     }

@@ -82,7 +82,7 @@ impl<H: Handler> Http2Task<H> {
                     let is_large = !whole && matches!(head.framing, Framing::Length(length) if length > large);
                     let reply = match reply {
                         // RFC 9110 §9.3.6: CONNECT has no content, so its end is not awaited. And a client that may
-                        // not use CONNECT is told so, rather than that its content is too large.
+                        // not use CONNECT gets that reason, rather than that its content is too large.
                         Reply::Now(response)
                             if !whole
                                 && (head.method == Method::Connect
