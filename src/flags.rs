@@ -250,7 +250,9 @@ mod tests {
         assert_eq!(parse_duration_ms("250ms"), Ok(250));
         assert_eq!(parse_duration_ms("10s"), Ok(10_000));
         assert_eq!(parse_duration_ms("2m"), Ok(120_000));
-        for bad in ["", "10", "s", "0s", "-1s", "1h", "1.5s", "99999999999999999999s", "2000m"] {
+        assert_eq!(parse_duration_ms("1.5s"), Ok(1_500));
+        assert_eq!(parse_duration_ms("1h"), Ok(3_600_000));
+        for bad in ["", "10", "s", "0s", "-1s", "2d", "1.5ms", "99999999999999999999s", "2000m"] {
             assert!(parse_duration_ms(bad).is_err(), "{bad}");
         }
     }
