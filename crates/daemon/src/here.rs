@@ -1,13 +1,15 @@
-//! Checks of a configuration against this machine: folders, certificates, free ports, origins that are the server
-//! itself. For `flatout validate`, which starts nothing and writes nothing.
+//! Checks of a configuration against this machine: the user, folders, certificates, free ports, origins that are the
+//! server itself. For `flatout validate`, which starts nothing and writes nothing.
 
 mod loops;
 
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
+use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, Listener, Place};
 use flatout_engine::{Sources, Spec};
+use flatout_net::process::Identity;
 use flatout_net::socket::{check_free, find_port_owner};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub fn check_here(config: &Config) -> Vec<String> {
             None
         }
     };
+    let root = Identity { uid: 0, gid: 0 };
+    faults.extend(find_identity(config, root).err().map(|failure| failure.to_string()));
     check_certificates(config, &mut faults);
     for listener in &config.listeners {
         faults.extend(check_port(listener));
@@ -77,7 +81,8 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let text = format!(
-            "site \"a.example\" {{
+            "user \"no-such-user\"
+site \"a.example\" {{
     listen \"127.0.0.1:{port}\"
     listen \"192.0.2.1:1\"
     files \"/no/such/folder\"
@@ -97,11 +102,12 @@ site \"b.example\" {{
             "no address 192.0.2.1",
             "/no/such.crt",
             "itself",
+            "there is no user named no-such-user",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
-        assert!(all.contains("flatout.kdl:9:5: the origin localhost:1"), "{all}");
-        assert_eq!(faults.len(), 5, "{all}");
+        assert!(all.contains("flatout.kdl:10:5: the origin localhost:1"), "{all}");
+        assert_eq!(faults.len(), 6, "{all}");
         let fine = "site { listen \"127.0.0.1:0\"; respond 200 \"a\"; }";
         assert_eq!(check_here(&flatout_config::load_text(fine).unwrap()), [""; 0]);
     }

@@ -12,11 +12,26 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 /// # Errors
 /// If the user or group does not exist, or the process may not switch to it.
 pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failure> {
-    if config.user.is_none() && config.group.is_none() {
+    let now = Identity { uid: geteuid().as_raw(), gid: getegid().as_raw() };
+    let wanted = find_identity(config, now)?;
+    if wanted == now {
         return Ok(None);
     }
+    if now.uid != 0 {
+        let name = config.user.as_deref().or(config.group.as_deref()).unwrap_or_default();
+        return Err(Failure::usage(format!(
+            "cannot become {name}: only root may change its user\n  try: start as root, or leave `user` and `group` out"
+        )));
+    }
+    Ok(Some(wanted))
+}
+
+/// `now` with the configured user and group in its place.
+///
+/// # Errors
+/// If the user or group does not exist.
+pub(crate) fn find_identity(config: &Config, now: Identity) -> Result<Identity, Failure> {
     let failed = |what: &str, error: std::io::Error| Failure::runtime(format!("cannot look up the {what}: {error}"));
-    let now = Identity { uid: geteuid().as_raw(), gid: getegid().as_raw() };
     let mut wanted = now;
     if let Some(name) = &config.user {
         wanted = find_user(name)
@@ -28,16 +43,7 @@ pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failu
             .map_err(|error| failed("group", error))?
             .ok_or_else(|| Failure::usage(format!("there is no group named {name}")))?;
     }
-    if wanted == now {
-        return Ok(None);
-    }
-    if now.uid != 0 {
-        let name = config.user.as_deref().or(config.group.as_deref()).unwrap_or_default();
-        return Err(Failure::usage(format!(
-            "cannot become {name}: only root may change its user\n  try: start as root, or leave `user` and `group` out"
-        )));
-    }
-    Ok(Some(wanted))
+    Ok(wanted)
 }
 
 /// The warning for a process that is started as root and stays root.
