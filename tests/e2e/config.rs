@@ -246,7 +246,7 @@ fn read_until(stdout: &mut impl Read, words: &str, shown: &mut String) {
 #[test]
 fn passwd_asks_twice_on_a_terminal() {
     let ask = |first: &[u8], second: &[u8]| {
-        let program = format!("{} passwd", env!("CARGO_BIN_EXE_flatout"));
+        let program = format!("{} passwd", flatout().get_program().display());
         let mut command = tool("script");
         command.args(["--quiet", "--return", "--command", &program, "/dev/null"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

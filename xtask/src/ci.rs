@@ -1,8 +1,8 @@
 //! Every check there is, in an order that finds cheap failures first.
 //!
-//! One development build serves the unit and integration tests and the fuzz smoke. One release build makes the binary
-//! that the end-to-end tests, the documents' commands and the demo drive; so nothing large is compiled twice, and
-//! what is judged from outside is what people run.
+//! One development build serves all tests and the fuzz smoke. One release build makes the binary that the end-to-end
+//! tests, the documents' commands and the demo drive; so nothing large is compiled twice, and what is judged from
+//! outside is what people run.
 
 use crate::failure::{Context, Failure, Outcome};
 use crate::shell;
@@ -50,13 +50,12 @@ const STEPS: &[Step] = &[
     Step {
         name: "release",
         what: "the release binary",
-        run: || cargo(&["build", "--release", "--package", "flatout"]),
+        run: build_release_binary,
     },
     Step {
         name: "e2e",
         what: "end to end, on the release binary",
-        // Cargo gives a test the binary of its own profile.
-        run: || cargo(&["test", "--release", "--package", "flatout", "--test", "e2e"]),
+        run: || test_release_binary(&["--test", "e2e"]),
     },
     Step { name: "fuzz-smoke", what: "each fuzz target for a moment", run: || fuzz_smoke().map(|()| Verdict::Held) },
     Step {
@@ -72,7 +71,7 @@ const NAMED_STEPS: &[Step] = &[Step {
     name: "apps",
     what: "applications behind the accelerator, on the release binary",
     // With the output of tests that pass: each prints how long it took.
-    run: || cargo(&["test", "--release", "--package", "flatout", "--test", "apps", "--", "--show-output"]),
+    run: || test_release_binary(&["--test", "apps", "--", "--show-output"]),
 }];
 
 /// Runs every step, or those named.
@@ -143,6 +142,18 @@ fn cargo(args: &[&str]) -> Outcome<Verdict> {
 
 fn release_binary() -> PathBuf {
     shell::target_dir().join("release/flatout")
+}
+
+fn build_release_binary() -> Outcome<Verdict> {
+    cargo(&["build", "--release", "--package", "flatout"])
+}
+
+/// Runs tests of the development build against the release binary. Linking the tests themselves with the release
+/// profile would take minutes.
+fn test_release_binary(args: &[&str]) -> Outcome<Verdict> {
+    build_release_binary()?;
+    let binary = std::path::absolute(release_binary()).cannot("find the release binary")?;
+    must_succeed(shell::cargo().args(["test", "--package", "flatout"]).args(args).env("FLATOUT_BIN", binary))
 }
 
 fn scripts() -> Outcome<Verdict> {
