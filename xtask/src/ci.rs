@@ -47,16 +47,8 @@ const STEPS: &[Step] = &[
             cargo(&["test", "--package", "flatout", "--bins"])
         },
     },
-    Step {
-        name: "release",
-        what: "the release binary",
-        run: build_release_binary,
-    },
-    Step {
-        name: "e2e",
-        what: "end to end, on the release binary",
-        run: || test_release_binary(&["--test", "e2e"]),
-    },
+    Step { name: "release", what: "the release binary", run: build_release_binary },
+    Step { name: "e2e", what: "end to end, on the release binary", run: || test_release_binary(&["--test", "e2e"]) },
     Step { name: "fuzz-smoke", what: "each fuzz target for a moment", run: || fuzz_smoke().map(|()| Verdict::Held) },
     Step {
         name: "docs-commands",

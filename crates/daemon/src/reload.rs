@@ -173,6 +173,8 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
+        // Requests that follow the reply meet the new configuration.
+        self.workers.wait_until_executed();
         watch::retain(self.watch.as_mut(), &spec);
         self.in_force.store(Arc::clone(&spec));
         (self.config, self.spec) = (config, spec);

@@ -42,7 +42,7 @@ use flatout_serve::files::Services;
 use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use tokio::sync::watch;
 
@@ -304,15 +304,19 @@ struct Crew {
 }
 
 impl Crew {
-    /// Starts a worker for each of `counters`.
+    /// Starts a worker for each of `counters`. None begins before all threads exist: if one cannot be created for
+    /// lack of memory, the others must not have failed for the same reason.
     fn start_all(
         &self,
         addresses: &[Address],
         counters: &[Arc<Counters>],
         logs: &Logs,
     ) -> Result<Vec<Worker<Engine>>, Failure> {
-        let start = |(index, own)| self.start(index, addresses, counters.len(), Arc::clone(own), logs);
-        counters.iter().enumerate().map(start).collect()
+        let all_exist = Arc::new(OnceLock::new());
+        let start = |(index, own)| self.start(index, addresses, counters.len(), Arc::clone(own), logs, &all_exist);
+        let workers = counters.iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        all_exist.get_or_init(|| ());
+        Ok(workers)
     }
 
     fn start(
@@ -322,6 +326,7 @@ impl Crew {
         worker_count: usize,
         counters: Arc<Counters>,
         logs: &Logs,
+        all_exist: &Arc<OnceLock<()>>,
     ) -> Result<Worker<Engine>, Failure> {
         let mut listeners = Vec::new();
         for address in addresses {
@@ -333,7 +338,9 @@ impl Crew {
         let (cache_limits, settings, phases) = (self.cache_limits, self.settings, self.phases.clone());
         let (confinement, tls, log) = (self.confinement.clone(), self.tls.clone(), logs.worker());
         let started = self.bell.clone();
+        let all_exist = Arc::clone(all_exist);
         let body = move || {
+            all_exist.wait();
             let confined = confine(index, confinement.as_ref());
             let handler = Engine::new(spec, services, cache_limits);
             let parts = WorkerParts { handler, settings, tls, listeners, commands: obeyed, log, counters, phases };

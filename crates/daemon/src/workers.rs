@@ -7,9 +7,14 @@ use flatout_net::server::{Command, Phase, WorkerReport};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
+
+/// How long a reload waits for workers at most: one that is busy for longer must not stop the control thread.
+const COMMANDS_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// One worker, as the control thread sees it.
 pub(crate) struct Worker<H> {
@@ -60,6 +65,18 @@ impl<H> Workers<H> {
         for (index, worker) in self.all.iter().enumerate() {
             let _ = worker.commands.send(command(index));
         }
+    }
+
+    /// Waits until all workers have executed the commands sent so far.
+    pub(crate) fn wait_until_executed(&self) {
+        let (sender, executed) = mpsc::channel::<()>();
+        self.tell(|_| {
+            let sender = sender.clone();
+            Command::Handler(Box::new(move |_| drop(sender)))
+        });
+        drop(sender);
+        // Disconnected when the last worker has dropped its sender.
+        let _ = executed.recv_timeout(COMMANDS_WAIT_MAX);
     }
 
     /// Joins a thread that has reported its end.
