@@ -1,7 +1,6 @@
 //! Responses without a file: error pages, redirects and texts, each with the header steps in force.
 
 use crate::outcome::{Outcome, PAGES_BASE, PHP_BASE, PROXY_BASE};
-use crate::policy::build_head;
 use flatout_config::model::Respond;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
@@ -74,7 +73,7 @@ pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
     let length = response.body.len().to_string();
     let mut all = vec![("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str())];
     all.extend(fields);
-    Response::new(failure.status, build_head(failure.status, &all, policy), response.body, failure.outcome)
+    Response::new(failure.status, policy.head(failure.status, &all), response.body, failure.outcome)
 }
 
 /// The response to `failure` with `content` as its page.
@@ -82,7 +81,7 @@ pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: 
     let length = content.len().to_string();
     let mut fields = vec![("Content-Type", content_type), ("Content-Length", length.as_str())];
     fields.extend(failure.fields.iter().map(|(name, value)| (*name, value.as_str())));
-    Response::new(failure.status, build_head(failure.status, &fields, policy), content, failure.outcome)
+    Response::new(failure.status, policy.head(failure.status, &fields), content, failure.outcome)
 }
 
 /// A redirect to `location`, which must be a valid field value.
@@ -94,7 +93,7 @@ pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8
     let length = page.body.len().to_string();
     let fields =
         [("Content-Type", "text/html; charset=utf-8"), ("Content-Length", length.as_str()), ("Location", location)];
-    Response::new(status, build_head(status, &fields, policy), page.body, outcome)
+    Response::new(status, policy.head(status, &fields), page.body, outcome)
 }
 
 /// The response of a `respond` step.
@@ -106,7 +105,7 @@ pub(crate) fn respond(respond: &Respond, policy: &Policy) -> Response {
 /// A response with `content`. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
 pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Policy, outcome: u8) -> Response {
     if !flatout_http::status::has_content(status) {
-        return Response::new(status, build_head(status, &[], policy), Body::Empty, outcome);
+        return Response::new(status, policy.head(status, &[]), Body::Empty, outcome);
     }
     let length = content.len().to_string();
     let mut fields = vec![("Content-Length", length.as_str())];
@@ -114,10 +113,10 @@ pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Pol
         fields.insert(0, ("Content-Type", content_type));
     }
     let body = if content.is_empty() { Body::Empty } else { Body::Bytes(content.into()) };
-    Response::new(status, build_head(status, &fields, policy), body, outcome)
+    Response::new(status, policy.head(status, &fields), body, outcome)
 }
 
 /// A 204 with `fields`.
 pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: u8) -> Response {
-    Response::new(204, build_head(204, fields, policy), Body::Empty, outcome)
+    Response::new(204, policy.head(204, fields), Body::Empty, outcome)
 }

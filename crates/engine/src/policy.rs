@@ -4,7 +4,6 @@
 //! lookup and no allocation. The tree is bounded: if requests cause more combinations than it holds, it is cleared.
 
 use flatout_config::model::FieldOp;
-use flatout_net::response::Head;
 use flatout_serve::files::Policy;
 use foldhash::fast::RandomState;
 use std::cell::Cell;
@@ -81,55 +80,15 @@ impl Policies {
     }
 }
 
-/// `fields` after the operations `changes`, in order.
-pub(crate) fn apply(fields: &[(&str, &str)], changes: &[FieldOp]) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> =
-        fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    for change in changes {
-        match change {
-            FieldOp::Add(name, value) => all.push((name.clone(), value.clone())),
-            FieldOp::Remove(name) => all.retain(|(other, _)| !other.eq_ignore_ascii_case(name)),
-            FieldOp::Set(name, value) => {
-                all.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
-                all.push((name.clone(), value.clone()));
-            }
-        }
-    }
-    all
-}
-
-/// The head for `status` with `fields` under `policy`.
-pub(crate) fn build_head(status: u16, fields: &[(&str, &str)], policy: &Policy) -> Head {
-    if policy.fields.is_empty() {
-        return Head::new(status, fields);
-    }
-    let all = apply(fields, &policy.fields);
-    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    Head::new(status, &all)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{POLICIES_MAX, Policies, apply};
+    use super::{POLICIES_MAX, Policies};
     use flatout_config::model::FieldOp;
     use std::cell::Cell;
     use std::rc::Rc;
 
     fn set(name: &str, value: &str) -> FieldOp {
         FieldOp::Set(name.into(), value.into())
-    }
-
-    #[test]
-    fn changes_are_made_in_order() {
-        let changes = [
-            set("x-a", "2"),
-            FieldOp::Add("X-A".into(), "3".into()),
-            FieldOp::Remove("Server".into()),
-            FieldOp::Add("Vary".into(), "Origin".into()),
-        ];
-        let fields = apply(&[("X-A", "1"), ("server", "s"), ("Content-Length", "0")], &changes);
-        let fields: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(fields, [("Content-Length", "0"), ("x-a", "2"), ("X-A", "3"), ("Vary", "Origin")]);
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::outcome::Outcome;
 use crate::spec::{Change, ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Step};
 use crate::text::render_value;
-use flatout_config::model::FieldOp;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
@@ -458,10 +457,8 @@ impl<'w, T: Trace> Walk<'w, T> {
 
     #[cold]
     fn render_fields(&mut self, changes: &'w Change) {
-        for field in &changes.fields {
-            if let FieldOp::Set(name, _) | FieldOp::Remove(name) = field {
-                self.rendered.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
-            }
+        for change in &changes.fields {
+            self.rendered.retain(|(name, _)| !change.removes(name.as_bytes()));
         }
         let variables = self.variables();
         let rendered = changes.rendered.iter().map(|(name, text)| (name.as_str(), render_value(text, &variables)));

@@ -10,8 +10,8 @@ use crate::exchange::draft::Draft;
 use crate::exchange::output::{Output, Piece};
 use crate::page::Page;
 use flatout_config::model::FieldOp;
+use flatout_http::lines::write_line;
 use flatout_http::status::has_content;
-use flatout_http::token::is_token;
 use flatout_net::response::{Body, Head, Segment};
 use flatout_net::shared::SharedBytes;
 use std::fmt::Write as _;
@@ -29,10 +29,6 @@ const HEADS_MAX: usize = 8;
 
 /// The default Content-Type.
 const TYPE_DEFAULT: &str = "text/html; charset=utf-8";
-
-/// Fields that no header step changes, as they frame the message.
-const FRAMING: [&str; 6] =
-    ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
 
 /// The most recent heads of a page.
 #[derive(Debug, Default)]
@@ -86,15 +82,8 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Ch
     let mut lines = Vec::new();
     for (name, value) in fields {
         // Header steps take precedence over the page.
-        let is_changed = changes.fields.iter().any(|change| match change {
-            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.as_bytes().eq_ignore_ascii_case(name),
-            FieldOp::Add(..) => false,
-        });
-        if !is_changed {
-            lines.extend_from_slice(name);
-            lines.extend_from_slice(b": ");
-            lines.extend_from_slice(value);
-            lines.extend_from_slice(b"\r\n");
+        if !changes.fields.iter().any(|change| change.removes(name)) {
+            write_line(name, value, &mut lines);
         }
     }
     let lines: Option<Rc<[u8]>> = if lines.is_empty() { None } else { Some(lines.into()) };
@@ -118,31 +107,7 @@ fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
     {
         fields.push((name, value));
     }
-    changed_head(key.status, &fields, changes)
-}
-
-/// The head for `status` with `fields`, after the header operations. Framing fields are unchanged; a value that could
-/// end its line is left out.
-pub(crate) fn changed_head(status: u16, fields: &[(&str, &str)], changes: &[FieldOp]) -> Head {
-    let mut fields = fields.to_vec();
-    for change in changes {
-        let (name, value) = match change {
-            FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, Some(value)),
-            FieldOp::Remove(name) => (name, None),
-        };
-        let is_safe = |value: &&String| !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
-        let is_framing = FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(name));
-        if is_framing || !is_token(name.as_bytes()) || !value.as_ref().is_none_or(is_safe) {
-            continue;
-        }
-        if !matches!(change, FieldOp::Add(..)) {
-            fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-        }
-        if let Some(value) = value {
-            fields.push((name, value));
-        }
-    }
-    Head::new(status, &fields)
+    Head::with_operations(key.status, &fields, changes)
 }
 
 /// A part of gathered content.

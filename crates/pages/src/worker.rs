@@ -29,7 +29,7 @@ use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
 use flatout_net::page::page_response;
-use flatout_net::response::{Body, Response};
+use flatout_net::response::{Body, Head, Response};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::ready;
@@ -369,13 +369,13 @@ impl PagesWorker {
                 ("Content-Length", length.as_str()),
                 ("Location", &location),
             ];
-            response.head = answer::changed_head(301, &fields, &asking.changes.fields);
+            response.head = Head::with_operations(301, &fields, &asking.changes.fields);
         }
         response
     }
 
     fn options(&self, changes: &Changes) -> Response {
-        let head = answer::changed_head(204, &[("Allow", ALLOW)], &changes.fields);
+        let head = Head::with_operations(204, &[("Allow", ALLOW)], &changes.fields);
         Response::new(204, head, Body::Empty, self.index(Outcome::page(PageOutcome::Options)))
     }
 

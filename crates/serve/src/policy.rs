@@ -4,13 +4,6 @@ use flatout_config::model::FieldOp;
 use flatout_net::response::Head;
 use std::rc::Rc;
 
-/// Fields that no header step changes, as they frame the message or describe its bytes.
-const FRAMING: [&str; 6] =
-    ["content-length", "content-range", "transfer-encoding", "connection", "date", "content-encoding"];
-
-/// Fields that describe content, which a 304 does not have (RFC 9110 §15.4.5).
-const DESCRIBING: [&str; 3] = ["content-type", "content-language", "content-location"];
-
 /// The header steps in force where a request reached its handler. They are part of prebuilt heads, so every
 /// combination has its own number.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,55 +15,15 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The head of `status` with `fields`, after the operations. Framing fields are unchanged, and so is the
-    /// Content-Type of a multipart response. A value that could end its line is left out.
+    /// The head of `status` with `fields`, after the operations.
     pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
-        if self.fields.is_empty() {
-            return Head::new(status, fields);
-        }
-        let mut lines = fields.to_vec();
-        for change in &*self.fields {
-            let (name, value) = match change {
-                FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, Some(value)),
-                FieldOp::Remove(name) => (name, None),
-            };
-            if is_kept(status, name, fields) || !value.is_none_or(|value| is_safe(value)) || !is_name(name) {
-                continue;
-            }
-            if !matches!(change, FieldOp::Add(..)) {
-                lines.retain(|(line, _)| !line.eq_ignore_ascii_case(name));
-            }
-            if let Some(value) = value {
-                lines.push((name, value));
-            }
-        }
-        Head::new(status, &lines)
+        Head::with_operations(status, fields, &self.fields)
     }
 
     /// Returns whether the field `name`, which is sent outside the prebuilt head, is allowed.
     pub(crate) fn lets_through(&self, name: &str) -> bool {
-        !self.fields.iter().any(|change| match change {
-            FieldOp::Set(changed, _) | FieldOp::Remove(changed) => changed.eq_ignore_ascii_case(name),
-            FieldOp::Add(..) => false,
-        })
+        !self.fields.iter().any(|change| change.removes(name.as_bytes()))
     }
-}
-
-/// Returns whether the field `name` is exempt from operations.
-fn is_kept(status: u16, name: &str, fields: &[(&str, &str)]) -> bool {
-    let is_any_of = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
-    let in_parts = fields.iter().any(|(_, value)| value.starts_with("multipart/byteranges"));
-    is_any_of(&FRAMING)
-        || status == 304 && is_any_of(&DESCRIBING)
-        || in_parts && name.eq_ignore_ascii_case("content-type")
-}
-
-fn is_name(name: &str) -> bool {
-    flatout_http::token::is_token(name.as_bytes())
-}
-
-fn is_safe(value: &str) -> bool {
-    !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::diagnostic::Span;
 use crate::encode::{Writer, path, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
+use flatout_http::lines::is_of_a_connection;
 use std::ops::RangeInclusive;
 
 /// Origins of one step: each has connections and counts of its own in every worker.
@@ -159,20 +160,15 @@ pub(super) struct Draft {
     origins: Origins,
 }
 
-/// Fields of a request that the forwarding itself writes (RFC 9110, section 7.6; RFC 9112, section 3.2).
-const OWNED: &[(&str, &str)] = &[
-    ("host", "the setting `host` of the proxy says what it is"),
-    ("via", "the setting `via` of the proxy says what it is"),
-    ("connection", ""),
-    ("content-length", ""),
-    ("expect", ""),
-    ("keep-alive", ""),
-    ("proxy-connection", ""),
-    ("te", ""),
-    ("trailer", ""),
-    ("transfer-encoding", ""),
-    ("upgrade", ""),
-];
+/// Request fields that the proxy itself writes (RFC 9110 §7.6, RFC 9112 §3.2).
+fn find_owned(name: &str) -> Option<&'static str> {
+    match name.to_ascii_lowercase().as_str() {
+        "host" => Some("the setting `host` of the proxy says what it is"),
+        "via" => Some("the setting `via` of the proxy says what it is"),
+        "content-length" | "expect" => Some(""),
+        name => is_of_a_connection(name.as_bytes()).then_some(""),
+    }
+}
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
     reader.shape(node, &SHAPE);
@@ -288,7 +284,7 @@ fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
 }
 
 fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
-    draft.proxy.request_fields.extend(step::field_changes(reader, node, &REQUEST_HEADER, OWNED, &["rest"]));
+    draft.proxy.request_fields.extend(step::field_changes(reader, node, &REQUEST_HEADER, find_owned, &["rest"]));
 }
 
 /// Networks without doubles. For everybody there is no word here: whoever means it writes `0.0.0.0/0` and `::/0`.

@@ -14,6 +14,7 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
+use flatout_http::lines::is_fixed;
 use std::ops::RangeInclusive;
 
 /// The names of all steps.
@@ -73,20 +74,13 @@ const METRICS: Shape = Shape { arguments: (0, 0), properties: &[], block: Block:
 /// The type of a text that is answered, when none is given.
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
 
-/// Fields that the server itself writes: framing and connection (RFC 9112, sections 6 and 9), and what says which part
-/// of a representation this is. Behind each what to do instead, when there is something.
-const OWNED: &[(&str, &str)] = &[
-    ("connection", ""),
-    ("content-length", ""),
-    ("content-range", ""),
-    ("date", ""),
-    ("keep-alive", ""),
-    ("proxy-connection", ""),
-    ("te", ""),
-    ("trailer", ""),
-    ("transfer-encoding", ""),
-    ("upgrade", ""),
-];
+/// Advice for a name that may not be changed, which may be empty; `None` for one that may.
+pub(super) type FindOwned = fn(&str) -> Option<&'static str>;
+
+/// Response fields that the server itself writes.
+fn find_owned(name: &str) -> Option<&'static str> {
+    is_fixed(name.as_bytes()).then_some("")
+}
 
 /// Reads steps in their order; `allowed` is for messages. Allow and deny that follow one another are one step.
 pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], allowed: &[&str]) -> Vec<Step> {
@@ -134,7 +128,7 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
         "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
         "header" => {
             reader.shape(node, &HEADER);
-            StepKind::Header(field_changes(reader, node, &HEADER, OWNED, &[]))
+            StepKind::Header(field_changes(reader, node, &HEADER, find_owned, &[]))
         }
         "allow" | "deny" => {
             let mut access = Access { rules: Vec::new() };
@@ -151,13 +145,13 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     })
 }
 
-/// Changes of fields: one in a line, or several in a block; the shape of `node` has been checked. Those in `owned` are not for changing, and values hold no variable
-/// in `without`.
+/// Header operations: one in a line, or several in a block. The shape of `node` has been checked. Names that `owned`
+/// finds may not be changed, and values contain no variable of `without`.
 pub(super) fn field_changes(
     reader: &mut Reader<'_>,
     node: &Node,
     shape: &Shape,
-    owned: &[(&str, &str)],
+    owned: FindOwned,
     without: &[&str],
 ) -> Vec<FieldOp> {
     let kind = &node.name;
@@ -199,7 +193,7 @@ fn set(
     reader: &mut Reader<'_>,
     name: &Value,
     value: &Value,
-    (owned, without): (&[(&str, &str)], &[&str]),
+    (owned, without): (FindOwned, &[&str]),
     make: fn(String, String) -> FieldOp,
 ) -> Option<FieldOp> {
     let (name, text) = (field_name(reader, name, owned), field_value(reader, value));
@@ -208,13 +202,13 @@ fn set(
 }
 
 /// A field name that may be changed, as it was written.
-fn field_name(reader: &mut Reader<'_>, value: &Value, owned: &[(&str, &str)]) -> Option<String> {
+fn field_name(reader: &mut Reader<'_>, value: &Value, owned: FindOwned) -> Option<String> {
     let name = token(reader, value)?;
-    if let Some((_, instead)) = owned.iter().find(|(owned, _)| owned.eq_ignore_ascii_case(&name)) {
+    if let Some(instead) = owned(&name) {
         let message = format!("`{name}` is written by the server itself");
         let draft = reader.report.add(Code::FieldOwned, value.span, message);
         if !instead.is_empty() {
-            draft.label(*instead);
+            draft.label(instead);
         }
         return None;
     }

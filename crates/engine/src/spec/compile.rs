@@ -13,7 +13,7 @@ use crate::walk::readings::{ScriptNames, guards};
 use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Text, Variable};
 use flatout_config::parse_field_text;
-use flatout_http::lines::is_of_a_connection;
+use flatout_http::lines::is_fixed;
 use flatout_http::token::is_token;
 use flatout_net::response::LOG_NONE;
 use flatout_net::root::{OpenFault, Root, check_kernel};
@@ -32,9 +32,6 @@ use std::sync::atomic::AtomicU64;
 
 /// Upper bound of nested routes, which bounds the recursion of the walk.
 const DEPTH_MAX: usize = 32;
-
-/// Fields that frame a message or belong to its connection are not available to header steps.
-const FRAMING_FIELDS: [&str; 2] = ["content-length", "date"];
 
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
@@ -367,9 +364,7 @@ impl Compiler<'_> {
             if !is_token(name.as_bytes()) || !is_field_value(value) {
                 let what = format!("`{name}: {value}` cannot be a header line");
                 self.fail(place, what, "a name is one word, and a value is one line");
-            } else if is_of_a_connection(name.as_bytes())
-                || FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(name))
-            {
+            } else if is_fixed(name.as_bytes()) {
                 let what = format!("`{name}` belongs to the message or to the connection itself");
                 self.fail(place, what, "leave it out: the server sets it as each protocol wants it");
             }

@@ -14,14 +14,14 @@ pub(super) struct Operations<'a>(pub(super) &'a [FieldOp]);
 impl Operations<'_> {
     /// Returns whether an existing field is removed.
     pub(super) fn remove(self, name: &str) -> bool {
-        self.0.iter().any(|operation| clears(operation, name)) && is_free(name)
+        self.0.iter().any(|operation| operation.removes(name.as_bytes())) && is_free(name)
     }
 
     /// Appends fields that are set or added, unless a later operation removes them. `host` is the host of `request`.
     pub(super) fn write(self, request: &Request<'_>, host: Option<&[u8]>, out: &mut Vec<u8>) {
         for (at, operation) in self.0.iter().enumerate() {
-            let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = operation else { continue };
-            if is_free(name) && !self.0[at + 1..].iter().any(|later| clears(later, name)) {
+            let (name, Some(value)) = (operation.name(), operation.value()) else { continue };
+            if is_free(name) && !self.0[at + 1..].iter().any(|later| later.removes(name.as_bytes())) {
                 match parse_field_text(value) {
                     None => write_line(out, name, value.as_bytes()),
                     Some(text) => write_line(out, name, &render(&text, request, host)),
@@ -79,13 +79,6 @@ pub(super) fn names_request(value: &str) -> bool {
         matches!(part, TextPart::Literal(_) | TextPart::Variable(Host | HostPort | Scheme))
     };
     parse_field_text(value).is_some_and(|text| !text.parts.iter().all(is_keyed))
-}
-
-fn clears(operation: &FieldOp, name: &str) -> bool {
-    match operation {
-        FieldOp::Set(other, _) | FieldOp::Remove(other) => other.eq_ignore_ascii_case(name),
-        FieldOp::Add(..) => false,
-    }
 }
 
 pub(super) fn is_free(name: &str) -> bool {

@@ -46,12 +46,7 @@ impl Forwarding for SentFields<'_> {
 /// version, the target as received.
 pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
     let operations = &settings.request_fields;
-    let is_cleared = |name: &str| {
-        operations.iter().any(|operation| match operation {
-            FieldOp::Set(other, _) | FieldOp::Remove(other) => other.eq_ignore_ascii_case(name),
-            FieldOp::Add(..) => false,
-        })
-    };
+    let is_cleared = |name: &str| operations.iter().any(|operation| operation.removes(name.as_bytes()));
     let own = [
         ("x-forwarded-for", settings.forwarded.x_forwarded),
         ("forwarded", settings.forwarded.standard),
