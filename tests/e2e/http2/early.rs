@@ -26,7 +26,8 @@ fn upload(server: &Server, flag: &str, path: &str, file: &std::path::Path) -> St
         .arg(server.url(path)))
 }
 
-/// An origin that answers 403 to the head of each request, and reads no more than comes.
+/// An origin that responds with 403 to the head of each request and reads the rest. It takes one request per
+/// connection: if the whole content was sent before the response, the connection would be reused otherwise.
 fn refusing_origin() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -40,7 +41,7 @@ fn refusing_origin() -> String {
                     }
                     head.push(byte[0]);
                 }
-                let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno");
+                let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
                 let mut rest = [0; 16 * 1024];
                 while stream.read(&mut rest).is_ok_and(|count| count > 0) {}
             });
