@@ -112,7 +112,7 @@ struct MineArgs {
     /// Write the filelist to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Maximum number of URLs; the most requested ones are kept
+    /// Maximum number of URLs; the most requested ones are used
     #[arg(long, value_name = "N", default_value_t = URLS_MAX_DEFAULT)]
     top: usize,
     /// Skip malformed lines instead of failing

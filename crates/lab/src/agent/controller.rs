@@ -45,12 +45,12 @@ impl Controller {
         self.listener.local_addr()
     }
 
-    /// Runs until all agents have reported. `told` is called at every turn; `interrupts` counts Ctrl-C: the first
+    /// Runs until all agents have reported. `on_turn` is called at every turn; `interrupts` counts Ctrl-C: the first
     /// ends the load early, the second ends all waiting.
     ///
     /// # Errors
     /// If a system call fails, or it is interrupted before the load began.
-    pub fn run(mut self, interrupts: &AtomicU32, mut told: impl FnMut(&Muster)) -> io::Result<Vec<AgentResult>> {
+    pub fn run(mut self, interrupts: &AtomicU32, mut on_turn: impl FnMut(&Muster)) -> io::Result<Vec<AgentResult>> {
         let mut is_stopping = false;
         while !self.muster.is_over() {
             self.wait()?;
@@ -60,7 +60,7 @@ impl Controller {
             }
             let orders = self.muster.handle_time(precise_ns());
             self.obey(orders);
-            told(&self.muster);
+            on_turn(&self.muster);
             let count = interrupts.load(Ordering::Relaxed);
             if count > 0 && self.muster.begins_ns().is_none() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before all agents had come"));

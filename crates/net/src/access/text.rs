@@ -81,7 +81,7 @@ fn append_escaped_by(text: &mut Vec<u8>, mut bytes: &[u8], plain: &[bool; 256]) 
     text.extend_from_slice(bytes);
 }
 
-/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII only: other characters are escaped as \uXXXX, and each
+/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII only: other characters are escaped with \u, and each
 /// malformed piece of UTF-8 as \ufffd. So no reader mistakes a character for a line end or a terminal command.
 pub(super) fn append_json_string(text: &mut Vec<u8>, bytes: &[u8]) {
     text.push(b'"');

@@ -39,8 +39,8 @@ pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Text within a string of a script, in double or single quotes; in elements, event attributes and JSON. Everything
-/// except letters, digits and a few symbols is written as `\uXXXX`, so it means the same in JavaScript, JSON and
-/// HTML.
+/// except letters, digits and a few symbols is written as `\u` and four digits, so it means the same in JavaScript,
+/// JSON and HTML.
 pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     write(
         input,
@@ -56,8 +56,8 @@ pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     );
 }
 
-/// In JSON, all characters that are special in HTML, except quotes, are within strings, where `\\uXXXX` means the
-/// same.
+/// In JSON, all characters that are special in HTML, except quotes, are within strings, where the escape by `\u` means
+/// the same.
 fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     const PROTOTYPE: &[u8] = b"\"__proto__\"";
     let mut at = 0;
