@@ -15,7 +15,7 @@ use crate::host::Match;
 use crate::outcome::{OUTCOMES, outcome_text};
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec, Spec};
 use crate::step::{Kind, Step};
-use crate::walk::{Trace, answer};
+use crate::walk::{Effect, Trace, answer};
 use flatout_cache::reason::NoStore;
 use flatout_cache::request::CacheRequest;
 use flatout_config::model::{FieldOp, Place};
@@ -43,10 +43,15 @@ pub struct StepTold {
     pub depth: usize,
     /// Its text in the configuration, without secrets.
     pub written: String,
-    /// True for a route that does not match.
-    pub skipped: bool,
     /// Its effect on the request.
-    pub verdict: String,
+    pub(crate) effect: Effect,
+}
+
+impl StepTold {
+    /// Returns whether it is a route that does not match.
+    pub(crate) const fn is_skipped(&self) -> bool {
+        matches!(self.effect, Effect::NotMatched(_))
+    }
 }
 
 /// A response field.
@@ -255,10 +260,9 @@ struct Teller {
 }
 
 impl Teller {
-    fn note(&mut self, step: &Step, verdict: String) {
-        let skipped = matches!(step.kind, Kind::Route(_)) && verdict.starts_with("does not");
+    fn note(&mut self, step: &Step, effect: Effect) {
         let (place, written) = (step.place.clone(), step.written.to_string());
-        self.told.steps.push(StepTold { place, depth: self.depth, written, skipped, verdict });
+        self.told.steps.push(StepTold { place, depth: self.depth, written, effect });
     }
 }
 
@@ -275,8 +279,8 @@ impl Trace for Teller {
         self.told.site = Some((site.hosts.join(" "), why, site.place.clone()));
     }
 
-    fn step(&mut self, step: &Step, verdict: impl FnOnce() -> String) {
-        self.note(step, verdict());
+    fn step(&mut self, step: &Step, effect: impl FnOnce() -> Effect) {
+        self.note(step, effect());
     }
 
     fn enter(&mut self) {
@@ -289,7 +293,7 @@ impl Trace for Teller {
 
     fn change(&mut self, step: &Step, change: &Change) {
         if matches!(step.kind, Kind::Header(_)) {
-            self.note(step, "in force from here".to_owned());
+            self.note(step, Effect::said("in force from here"));
         }
         self.changes.extend(change.fields.iter().map(|field| (change.place.clone(), field.clone())));
     }
@@ -379,8 +383,8 @@ impl Explanation {
                 "place": place(&step.place),
                 "depth": step.depth,
                 "written": step.written,
-                "matched": !step.skipped,
-                "verdict": step.verdict,
+                "matched": !step.is_skipped(),
+                "verdict": step.effect.to_string(),
             })).collect::<Vec<_>>(),
             "files": self.files.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
             "error_page": self.page.as_ref().map(|(name, at)| json!({ "name": name, "place": place(at) })),

@@ -33,7 +33,7 @@ use readings::Reading;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::rc::Rc;
-pub(crate) use trace::{Silent, Trace};
+pub(crate) use trace::{Effect, Silent, Trace};
 
 /// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
 const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
@@ -366,7 +366,7 @@ impl<'w, T: Trace> Walk<'w, T> {
             Kind::Route(route) => match route.match_request(self.request.head, &self.decoded) {
                 matched if self.is_ambiguous(route, matched.is_ok()) => Some(self.refuse_ambiguous(step).into()),
                 Ok(rest) => {
-                    self.trace.step(step, || "matches".to_owned());
+                    self.trace.step(step, || Effect::Matched);
                     let outer = self.rest.clone();
                     if let Some(part) = rest {
                         self.rest = Some(Rest { rewrites: self.rewrites, part });
@@ -378,7 +378,7 @@ impl<'w, T: Trace> Walk<'w, T> {
                     reply
                 }
                 Err(mismatch) => {
-                    self.trace.step(step, || format!("does not match: {}", mismatch.text()));
+                    self.trace.step(step, || Effect::NotMatched(mismatch.text()));
                     None
                 }
             },
@@ -387,12 +387,12 @@ impl<'w, T: Trace> Walk<'w, T> {
                 None
             }
             Kind::EarlyHints(hints) => {
-                self.trace.step(step, || "added".to_owned());
+                self.trace.step(step, || Effect::said("added"));
                 self.add_hints(*hints);
                 None
             }
             Kind::ErrorPage(page) => {
-                self.trace.step(step, || "in force from here".to_owned());
+                self.trace.step(step, || Effect::said("in force from here"));
                 self.pages.push(*page);
                 None
             }
@@ -408,7 +408,7 @@ impl<'w, T: Trace> Walk<'w, T> {
             Kind::Respond { id, respond } => Some(self.answer_respond(step, *id, respond).into()),
             Kind::Metrics => Some(self.answer_metrics(step).into()),
             Kind::Cache(rules) => {
-                self.trace.step(step, || "in force from here".to_owned());
+                self.trace.step(step, || Effect::said("in force from here"));
                 self.cache = Some(*rules);
                 None
             }
@@ -441,7 +441,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         if !self.facts.empty_segment {
             return None;
         }
-        self.trace.step(step, || "the path has an empty segment".to_owned());
+        self.trace.step(step, || Effect::said("the path has an empty segment"));
         Some(self.redirect_merged(path, query))
     }
 

@@ -16,6 +16,17 @@ const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a value; whatever is longer is no setting.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
+/// The required type of a value.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// A text, described by these words.
+    Text(&'static str),
+    /// `#true` or `#false`.
+    Flag,
+    /// A number.
+    Number,
+}
+
 impl Reader<'_> {
     /// What the value is, wherever it comes from.
     fn scalar(&mut self, value: &Value) -> Option<Scalar> {
@@ -66,17 +77,22 @@ impl Reader<'_> {
         None
     }
 
-    fn type_wrong(&mut self, value: &Value, found: &Scalar, wanted: &str) {
-        let draft = self.report.add(Code::TypeWrong, value.span, format!("{wanted} is needed here"));
+    fn type_wrong(&mut self, value: &Value, found: &Scalar, wanted: Wanted) {
+        let shown = match wanted {
+            Wanted::Text(shown) => shown,
+            Wanted::Flag => "#true or #false",
+            Wanted::Number => "a number",
+        };
+        let draft = self.report.add(Code::TypeWrong, value.span, format!("{shown} is needed here"));
         draft.label(format!("this is {}", found.kind()));
-        match found {
-            Scalar::Integer(number) if wanted.starts_with("a text") => {
+        match (found, wanted) {
+            (Scalar::Integer(number), Wanted::Text(_)) => {
                 draft.note(format!("a text stands in quotes: \"{number}\""));
             }
-            Scalar::Text(text) if wanted.starts_with("a number") && text.parse::<i128>().is_ok() => {
+            (Scalar::Text(text), Wanted::Number) if text.parse::<i128>().is_ok() => {
                 draft.note(format!("a number stands without quotes: {text}"));
             }
-            Scalar::Text(text) if wanted.starts_with("#true") => {
+            (Scalar::Text(text), Wanted::Flag) => {
                 let yes = matches!(text.as_str(), "true" | "yes" | "on" | "1");
                 draft.note(format!("write {}", if yes { "#true" } else { "#true or #false" }));
             }
@@ -89,7 +105,7 @@ impl Reader<'_> {
         let text = match self.scalar(value)? {
             Scalar::Text(text) => text,
             other => {
-                self.type_wrong(value, &other, "a text");
+                self.type_wrong(value, &other, Wanted::Text("a text"));
                 return None;
             }
         };
@@ -119,7 +135,7 @@ impl Reader<'_> {
             Scalar::Text(text) if value.annotation.is_some() && text == "true" => Some(true),
             Scalar::Text(text) if value.annotation.is_some() && text == "false" => Some(false),
             other => {
-                self.type_wrong(value, &other, "#true or #false");
+                self.type_wrong(value, &other, Wanted::Flag);
                 None
             }
         }
@@ -131,7 +147,7 @@ impl Reader<'_> {
             Scalar::Integer(number) => number,
             Scalar::Text(text) if value.annotation.is_some() && text.parse::<i128>().is_ok() => text.parse().ok()?,
             other => {
-                self.type_wrong(value, &other, "a number");
+                self.type_wrong(value, &other, Wanted::Number);
                 return None;
             }
         };
@@ -158,7 +174,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, "a text with a size, \"64MiB\",");
+                self.type_wrong(value, &other, Wanted::Text("a text with a size, \"64MiB\","));
                 return None;
             }
         };
@@ -196,7 +212,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, "a text with a duration, \"10s\",");
+                self.type_wrong(value, &other, Wanted::Text("a text with a duration, \"10s\","));
                 return None;
             }
         };

@@ -2,6 +2,7 @@
 
 use super::{Explanation, ProxyTold, StepTold};
 use crate::error::show_place;
+use crate::walk::Effect;
 use flatout_http::status::reason;
 use std::fmt::Write as _;
 
@@ -56,7 +57,7 @@ impl Explanation {
         }
         let mut steps = &self.steps[..];
         while let [first, ..] = steps {
-            let skipped = steps.iter().take_while(|step| step.skipped).count();
+            let skipped = steps.iter().take_while(|step| step.is_skipped()).count();
             if skipped > SKIPPED_SHOWN_MAX {
                 add("step", format!("{}{skipped} routes", indent(first)), "do not match", String::new());
                 steps = &steps[skipped..];
@@ -64,7 +65,7 @@ impl Explanation {
             }
             for step in &steps[..skipped.max(1)] {
                 let fact = format!("{}{}", indent(step), one_line(&step.written));
-                add("step", fact, &step.verdict, show_place(&step.place));
+                add("step", fact, &step.effect.to_string(), show_place(&step.place));
             }
             steps = &steps[skipped.max(1)..];
         }
@@ -104,10 +105,10 @@ impl Explanation {
             let _ = writeln!(text, "    // by {listener}");
         }
         let mut shown: Vec<&StepTold> = Vec::new();
-        for step in self.steps.iter().filter(|step| !step.skipped) {
+        for step in self.steps.iter().filter(|step| !step.is_skipped()) {
             // A matching route is represented by its content; a step may have caused two rows.
             let again = shown.last().is_some_and(|last| last.place == step.place && last.written == step.written);
-            if again || step.verdict == "matches" {
+            if again || step.effect == Effect::Matched {
                 continue;
             }
             shown.push(step);

@@ -1,6 +1,6 @@
 //! Steps that admit or reject a request: addresses, rates, passwords, origins.
 
-use super::{Resumed, Trace, Walk, answer};
+use super::{Effect, Resumed, Trace, Walk, answer};
 use crate::answer::{Failure, no_content};
 use crate::auth::Auth;
 use crate::cors::Cors;
@@ -39,10 +39,10 @@ impl<T: Trace> Walk<'_, T> {
         let (allowed, rule) = decide_access(access, self.client());
         self.trace.step(step, || {
             let verdict = if allowed { "allowed" } else { "denied" };
-            match rule {
+            Effect::Said(match rule {
                 Some(rule) => format!("{verdict} by rule {}", rule + 1),
                 None => format!("{verdict}, as no rule is about the address"),
-            }
+            })
         });
         if allowed {
             return None;
@@ -54,7 +54,9 @@ impl<T: Trace> Walk<'_, T> {
         if T::TOLD {
             let limit = table.limit();
             let (requests, period_ms, burst) = (limit.requests, limit.period_ms, limit.burst);
-            self.trace.step(step, || format!("{requests} in {period_ms} ms, {burst} at once; not counted here"));
+            self.trace.step(step, || {
+                Effect::said(format!("{requests} in {period_ms} ms, {burst} at once; not counted here"))
+            });
             return None;
         }
         // The request was counted before its password was verified.
@@ -68,10 +70,12 @@ impl<T: Trace> Walk<'_, T> {
 
     pub(super) fn check_cors(&mut self, step: &Step, cors: &Cors) -> Option<Response> {
         let (change, allowed) = cors.decide(self.request.head);
-        self.trace.step(step, || match (allowed, self.request.head.fields.first("origin")) {
-            (true, _) => "allowed".to_owned(),
-            (false, Some(_)) => "the origin is not among those allowed".to_owned(),
-            (false, None) => "no origin is given".to_owned(),
+        self.trace.step(step, || {
+            Effect::said(match (allowed, self.request.head.fields.first("origin")) {
+                (true, _) => "allowed",
+                (false, Some(_)) => "the origin is not among those allowed",
+                (false, None) => "no origin is given",
+            })
         });
         self.add_change(step, cors.first_change + change);
         if !Cors::is_preflight(self.request.head) {
@@ -84,7 +88,7 @@ impl<T: Trace> Walk<'_, T> {
 
     pub(super) fn check_password(&mut self, step: &Step, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
         if T::TOLD {
-            self.trace.step(step, || "asks for a name and password; taken as given here".to_owned());
+            self.trace.step(step, || Effect::said("asks for a name and password; taken as given here"));
             return None;
         }
         if let Some(resumed) = &self.resumed {

@@ -1,7 +1,7 @@
 //! Steps that answer, and what is answered when something stands against it.
 
 use super::pages::{Pages, answer_failure};
-use super::{Seal, Trace, Walk, host_needed, method_not_allowed};
+use super::{Effect, Seal, Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{Failure, redirect, respond, text};
 use crate::explain::Forwarding;
 use crate::metrics::MetricsFormat;
@@ -48,7 +48,7 @@ impl<T: Trace> Walk<'_, T> {
         let live = self.live;
         let files = live.files.get(index as usize)?;
         if let Some(settings) = live.spec.files.get(index as usize) {
-            self.trace.step(step, || format!("looks in {}", settings.settings.root.display()));
+            self.trace.step(step, || Effect::said(format!("looks in {}", settings.settings.root.display())));
             if T::TOLD {
                 let tries = self.tries(&settings.settings);
                 self.trace.file(settings, &self.decoded, &tries);
@@ -59,7 +59,7 @@ impl<T: Trace> Walk<'_, T> {
         match files.handle(self.request, location, &self.policy(), self.now) {
             Found::Reply(reply) => Some(reply),
             Found::Error(error) if pass && matches!(error.status, 404 | 405) => {
-                self.trace.step(step, || format!("{}: goes on", error.text));
+                self.trace.step(step, || Effect::said(format!("{}: goes on", error.text)));
                 self.passed = Some(error.into());
                 None
             }
@@ -92,7 +92,7 @@ impl<T: Trace> Walk<'_, T> {
     ) -> Response {
         let (policy, outcome) = (self.policy(), Outcome::Redirected.index());
         if let Some(location) = literal {
-            self.trace.step(step, || format!("answers {status} to {location}"));
+            self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
             return self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome));
         }
         match to.render(&self.variables()) {
@@ -101,7 +101,7 @@ impl<T: Trace> Walk<'_, T> {
                 if to.is_path() {
                     keep_on_site(&mut location);
                 }
-                self.trace.step(step, || format!("answers {status} to {location}"));
+                self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
                 redirect(status, &location, &policy, outcome)
             }
             Err(_) => self.fail(&host_needed()),
@@ -109,7 +109,7 @@ impl<T: Trace> Walk<'_, T> {
     }
 
     pub(super) fn answer_respond(&mut self, step: &Step, id: u32, settings: &Respond) -> Response {
-        self.trace.step(step, || format!("answers {}", settings.status));
+        self.trace.step(step, || Effect::said(format!("answers {}", settings.status)));
         let method = self.request.head.method;
         // An error is for whoever comes, however; a text can only be read.
         if settings.status >= 400 {
@@ -130,7 +130,7 @@ impl<T: Trace> Walk<'_, T> {
         let live = self.live;
         let proxy = live.spec.proxies.get(index as usize)?;
         let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
-        self.trace.step(step, || format!("asks {}", proxy.describe()));
+        self.trace.step(step, || Effect::said(format!("asks {}", proxy.describe())));
         if T::TOLD {
             self.trace.forward(step, || Forwarding {
                 step: Arc::clone(proxy),
@@ -168,8 +168,8 @@ impl<T: Trace> Walk<'_, T> {
         if T::TOLD {
             let name = folder.name_of(&self.decoded, facts);
             self.trace.step(step, || match &name {
-                Some(name) => format!("runs {}", folder.step().folder().join(name).display()),
-                None => "no page has this name: goes on".to_owned(),
+                Some(name) => Effect::Said(format!("runs {}", folder.step().folder().join(name).display())),
+                None => Effect::said("no page has this name: goes on"),
             });
             // Nothing is run.
             return name.map(|_| {
@@ -206,7 +206,7 @@ impl<T: Trace> Walk<'_, T> {
     }
 
     pub(super) fn answer_metrics(&mut self, step: &Step) -> Response {
-        self.trace.step(step, || "answers with the counters".to_owned());
+        self.trace.step(step, || Effect::said("answers with the counters"));
         match self.request.head.method {
             Method::Get | Method::Head => {}
             Method::Options => return self.answer_options(),

@@ -2,7 +2,7 @@
 
 use super::pages::Pages;
 use super::readings::Reading;
-use super::{Trace, Walk};
+use super::{Effect, Trace, Walk};
 use crate::answer::redirect;
 use crate::engine::Live;
 use crate::neighbour::believe;
@@ -90,11 +90,11 @@ impl<T: Trace> Walk<'_, T> {
     fn tell_php(&mut self, step: &Step, php: &PhpSpec) -> Option<Reply> {
         match php.step.find(&self.decoded) {
             Meaning::Pass(reason) => {
-                self.trace.step(step, || format!("{}: goes on", reason.text()));
+                self.trace.step(step, || Effect::said(format!("{}: goes on", reason.text())));
                 None
             }
             Meaning::Slash => {
-                self.trace.step(step, || "leads to the folder's address with its slash".to_owned());
+                self.trace.step(step, || Effect::said("leads to the folder's address with its slash"));
                 Some(self.redirect_to_slash().into())
             }
             Meaning::Script(script, rest) => {
@@ -103,7 +103,7 @@ impl<T: Trace> Walk<'_, T> {
                 self.trace.step(step, || {
                     let (server, file) = (php.step.describe(), php.step.show_file(&script));
                     let behind = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
-                    format!("has {server} run {file}{behind}")
+                    Effect::Said(format!("has {server} run {file}{behind}"))
                 });
                 self.trace.run(("php", "A script answers, and its code decides with what."));
                 // Nobody is asked.

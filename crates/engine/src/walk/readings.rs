@@ -7,7 +7,7 @@
 //! A script or a page has several names as well: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request for one of
 //! the others is refused where a rule guards the plain name.
 
-use super::{Trace, Walk};
+use super::{Effect, Trace, Walk};
 use crate::answer::Failure;
 use crate::outcome::Outcome;
 use crate::step::{Block, Kind, Route, Step};
@@ -94,7 +94,7 @@ impl<T: Trace> Walk<'_, T> {
     }
 
     pub(super) fn refuse_ambiguous(&mut self, step: &Step) -> Response {
-        self.trace.step(step, || "could match or not, depending on who reads the path: refused".to_owned());
+        self.trace.step(step, || Effect::said("could match or not, depending on who reads the path: refused"));
         let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
                     anything behind the name of a script or page.";
         self.fail(&Failure::new(400, text, Outcome::AmbiguousPath))

@@ -1,6 +1,6 @@
 //! Steps that change the path for those that follow, and what texts may take from a request.
 
-use super::{Rest, Trace, Walk, host_needed};
+use super::{Effect, Rest, Trace, Walk, host_needed};
 use crate::answer::Failure;
 use crate::step::{Rewrite, Step};
 use crate::text::Variables;
@@ -54,7 +54,7 @@ impl<T: Trace> Walk<'_, T> {
             },
         };
         let Some(mut path) = changed else {
-            self.trace.step(step, || "does not apply: the path has no such beginning".to_owned());
+            self.trace.step(step, || Effect::said("does not apply: the path has no such beginning"));
             return None;
         };
         if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
@@ -78,7 +78,7 @@ impl<T: Trace> Walk<'_, T> {
         path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
         self.rewrites = self.rewrites.wrapping_add(1);
         let read = self.read_path(&path);
-        self.trace.step(step, || format!("the path is now {}", String::from_utf8_lossy(&path)));
+        self.trace.step(step, || Effect::said(format!("the path is now {}", String::from_utf8_lossy(&path))));
         self.before.push(std::mem::replace(&mut self.path, path.into()));
         let refusal = read.err()?;
         let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };

@@ -4,6 +4,35 @@ use crate::explain::Forwarding;
 use crate::host::Match;
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
 use crate::step::Step;
+use std::fmt;
+
+/// Effect of a step on the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The route applies.
+    Matched,
+    /// The route does not apply, for this reason.
+    NotMatched(&'static str),
+    /// Another step's effect, in words.
+    Said(String),
+}
+
+impl Effect {
+    /// An effect in words.
+    pub(crate) fn said(text: impl Into<String>) -> Self {
+        Self::Said(text.into())
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matched => formatter.write_str("matches"),
+            Self::NotMatched(reason) => write!(formatter, "does not match: {reason}"),
+            Self::Said(text) => formatter.write_str(text),
+        }
+    }
+}
 
 /// Receives the events of a request's walk.
 pub(crate) trait Trace {
@@ -15,7 +44,7 @@ pub(crate) trait Trace {
     fn site(&mut self, site: &SiteSpec, matched: Match);
 
     /// A step was reached, with this effect.
-    fn step(&mut self, step: &Step, verdict: impl FnOnce() -> String);
+    fn step(&mut self, step: &Step, effect: impl FnOnce() -> Effect);
 
     /// The following events are within the route just reported.
     fn enter(&mut self);
@@ -50,7 +79,7 @@ impl Trace for Silent {
     fn site(&mut self, _: &SiteSpec, _: Match) {}
 
     #[inline]
-    fn step(&mut self, _: &Step, _: impl FnOnce() -> String) {}
+    fn step(&mut self, _: &Step, _: impl FnOnce() -> Effect) {}
 
     #[inline]
     fn enter(&mut self) {}

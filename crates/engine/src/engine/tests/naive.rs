@@ -14,7 +14,7 @@ struct Naive;
 impl Trace for Naive {
     const TOLD: bool = true;
     fn site(&mut self, _: &SiteSpec, _: Match) {}
-    fn step(&mut self, _: &crate::step::Step, _: impl FnOnce() -> String) {}
+    fn step(&mut self, _: &crate::step::Step, _: impl FnOnce() -> crate::walk::Effect) {}
     fn enter(&mut self) {}
     fn leave(&mut self) {}
     fn change(&mut self, _: &crate::step::Step, _: &Change) {}
