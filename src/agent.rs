@@ -104,7 +104,7 @@ fn init(folder: &Path) -> Result<(), String> {
         "{} is good for a year. Copy it to every machine that takes part; who has it may take part.\n",
         folder.display()
     );
-    output::show(&told).map_err(|error| format!("this could not be told: {error}"))
+    output::show(&told).map_err(|error| format!("cannot write the output: {error}"))
 }
 
 fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> {

@@ -70,7 +70,7 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
         ),
         (
             versus && (replays || has_steps(load)),
-            "--vs takes turns, and a replay or steps would begin anew in each: give one --rate, or none".to_owned(),
+            "--vs alternates between both URLs, and a replay or steps would restart each time: give one --rate, or none".to_owned(),
         ),
         (
             versus && (question.server_log.is_some() || question.server_metrics.is_some()),

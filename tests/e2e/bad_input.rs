@@ -62,7 +62,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
         "encoded",
         "encoded_first",
         "encoding_pending",
-        "workshop_full",
+        "thread_pool_full",
         "fallback",
         "listing",
         "listing_read",

@@ -92,7 +92,7 @@ impl Explanation<'_> {
                 let date = format_date(last_modified_s);
                 writeln!(formatter, "validator    Last-Modified {}", Text(&date))?;
             }
-            (None, None) => writeln!(formatter, "validator    none: when it is stale it is fetched anew")?,
+            (None, None) => writeln!(formatter, "validator    none: a stale response is fetched again in full")?,
         }
         if !stored.vary.is_empty() {
             writeln!(formatter, "vary         {}", stored.vary)?;

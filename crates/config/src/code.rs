@@ -92,7 +92,7 @@ codes! {
     CookieNameBad, "C0323", "not a cookie's name", "The name of a cookie is a token: letters, digits and some signs, without spaces, `=` and `;`. In `bypass-cookies` and `ignore-cookies` a star at its end stands for all that begin so: `_ga_*`; `*` alone is every cookie.";
     ServerBad, "C0330", "no application server", "An application server listens on a socket in the file system, `unix:/run/php/php-fpm.sock`, or at a host and a port, `tcp:127.0.0.1:9000`.";
 
-    HostTwice, "C0401", "host twice", "Two sites answer for the same host name at the same address; nobody could tell which is meant.";
+    HostTwice, "C0401", "host twice", "Two sites have the same host name at the same address, so a request would match both.";
     CertificateMissing, "C0402", "no certificate", "The site listens for TLS and has no certificate. Give it one: `tls cert=\"chain.pem\" key=\"key.pem\"`, or `tls \"internal\"` for our own.";
     ListenerConflict, "C0403", "listeners disagree", "Two sites share an address and describe it in different ways; one address speaks one protocol.";
     Unreachable, "C0404", "never reached", "What stands before answers every request, so nothing ever comes here. Written order is the order of execution: move this before the handler, or the handler into a route.";
@@ -127,11 +127,11 @@ codes! {
     InComment, "P0303", "insertion in a comment", "In HTML's comments and declarations nothing is inserted. A comment that visitors do not see is `<?lua --[[ … ]] ?>`.";
     InStyle, "P0304", "insertion in a style sheet", "In CSS nothing is inserted. Choose among written classes; or put numbers into a `data-` attribute, and read them with a script.";
     InScript, "P0305", "insertion in a script where no value stands", "In a script, a value stands where an expression stands, or within a string in quotes; not in a template literal's text, a regular expression or a comment, and not directly behind a name.";
-    InUrl, "P0306", "insertion in a URL that cannot be told", "Where a URL is run, or loads what is run, it begins with what is written: `/scripts/` or `https://host/`. A URL that begins with `javascript:` or `data:` takes no insertion.";
+    InUrl, "P0306", "insertion in a URL of unknown position", "Where a URL is run, or loads what is run, it begins with what is written: `/scripts/` or `https://host/`. A URL that begins with `javascript:` or `data:` takes no insertion.";
     InAttribute, "P0307", "insertion in an attribute that is run", "The attribute's value is run, or changes how others are read. Put the value into a `data-` attribute, and read it with a script.";
-    InElement, "P0308", "insertion in an element that cannot be told", "Browsers do not agree on what the content of this element is, or do not decode it.";
+    InElement, "P0308", "insertion in an unsupported element", "Browsers do not agree on what the content of this element is, or do not decode it.";
     InReference, "P0309", "insertion behind an open `&`", "The `&` in front would make a character reference of what is inserted. As itself it is written `&amp;`.";
-    InEither, "P0310", "insertion behind branches that differ", "The branches in front leave the insertion in different places, so its escaping cannot be told. Put it into each branch.";
+    InEither, "P0310", "insertion behind branches that differ", "The preceding branches end in different HTML contexts, so the escaping of the insertion is ambiguous. Put it into each branch.";
     BranchesDiffer, "P0401", "branches end in different places", "All branches of an `if`, and every round of a loop, end in the same place of the HTML: all in text, or all in the same attribute. Close in each branch what it opens.";
     MarkupOpen, "P0402", "page ends within markup", "The page ends within a tag, a comment or a script. What follows in the browser would be read wrongly. A file that is only included has a name that begins with `_`.";
     MarkupUnclear, "P0403", "markup that is read in two ways", "How browsers read this depends on what stands around it or on their settings. The message tells what to write instead.";

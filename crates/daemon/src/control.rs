@@ -220,7 +220,7 @@ impl Control {
         let failed = match ended {
             Ended::Well(report) => {
                 self.connections_cut += report.connections_cut;
-                (self.workers.phase() == Phase::Serve).then(|| "it ended without having been told to".to_owned())
+                (self.workers.phase() == Phase::Serve).then(|| "it exited unexpectedly".to_owned())
             }
             Ended::Failed(error) => Some(error.to_string()),
             Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
@@ -237,7 +237,7 @@ impl Control {
 
     /// The first call drains, the second aborts.
     fn stop(&mut self) {
-        self.abandon_upgrade("it was told to stop");
+        self.abandon_upgrade("it was asked to stop");
         let phase = match self.workers.phase() {
             Phase::Serve | Phase::HandOver => Phase::Drain,
             Phase::Drain | Phase::Abandon => Phase::Abandon,

@@ -116,7 +116,7 @@ impl<T> fmt::Debug for Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        self.give(Err(DataError::new(DataReason::Failed, "nobody answered")));
+        self.give(Err(DataError::new(DataReason::Failed, "no database thread replied")));
     }
 }
 

@@ -78,7 +78,7 @@ impl Auth {
             faults.push("the realm has a character that a header cannot hold".to_owned());
         }
         if users.is_empty() {
-            faults.push("nobody could sign in: there is no user".to_owned());
+            faults.push("there is no user, so every sign-in would fail".to_owned());
         }
         let (mut names, mut hashes) = (HashMap::new(), Vec::new());
         for (name, text) in users {

@@ -1,9 +1,9 @@
 //! Selection of the site for a request's host.
 //!
 //! Each listener has a table of its own, as a site is served only on its own listeners. An exact name precedes the
-//! longest matching `*.` name, which precedes `*`. If none matches, the response is 421 (RFC 9110 §15.5.20), so that
-//! a name nobody configured, as in DNS rebinding, gets nothing. For a default site, configure `*`. A request without
-//! Host, permitted in HTTP/1.0 only, names no site: it goes to `*`, or to the listener's only site.
+//! longest matching `*.` name, which precedes `*`. If none matches, the response is 421 (RFC 9110 §15.5.20), so
+//! DNS rebinding to a name that is not configured fails. For a default site, configure `*`. A request without Host,
+//! permitted in HTTP/1.0 only, names no site: it goes to `*`, or to the listener's only site.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

@@ -17,30 +17,30 @@ flatout_reason::reasons! {
     AnsweredAgain, "php_answered_again", 0, "The script answered on a fresh connection, after a kept one had turned out to be closed.";
     FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";
     FileMissing, "php_file_missing", 502, "The script named a file that is not there, or not below a folder from which files may be sent: 502.";
-    FolderSlash, "php_folder_slash", 301, "A folder with an index script was asked for without its last slash: 301 or 308.";
+    FolderSlash, "php_folder_slash", 301, "A folder with an index script was requested without the trailing slash: 301 or 308.";
     Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
-    NoSocket, "php_no_socket", 502, "The application server's socket is not there: 502.";
+    NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
     Forbidden, "php_forbidden", 502, "This process may not connect to the application server's socket: 502.";
     Unresolved, "php_unresolved", 502, "The application server's name has no address, or the resolver failed: 502.";
-    ConnectTimeout, "php_connect_timeout", 504, "No connection to the application server was made within the connect timeout: 504.";
-    ConnectFailed, "php_connect_failed", 502, "The connection to the application server could not be made for another reason: 502.";
+    ConnectTimeout, "php_connect_timeout", 504, "Connecting to the application server timed out: 504.";
+    ConnectFailed, "php_connect_failed", 502, "Connecting to the application server failed for another reason: 502.";
     Busy, "php_busy", 503, "The application server's queue of connections was full for the whole connect timeout: 503.";
     NoDescriptor, "php_no_descriptor", 503, "No descriptor or port was left for a connection to the application server: 503.";
-    TooMany, "php_too_many", 503, "As many requests as the step allows are under way at the application server: 503.";
-    Overloaded, "php_overloaded", 503, "The application server says that it has too much to do: 503.";
-    RoleUnknown, "php_role_unknown", 502, "The application server does not take requests of this kind: 502.";
-    ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before any byte of an answer: 502.";
-    CutHead, "php_cut_head", 502, "The connection ended, or the script did, within the head of the answer: 502.";
-    HeadTimeout, "php_head_timeout", 504, "The head of the answer was not whole within the head timeout: 504.";
-    HeadTooLarge, "php_head_too_large", 502, "The head of the answer is larger than 64 KiB, or has more than 128 fields: 502.";
-    HeadMalformed, "php_head_malformed", 502, "The head of the answer is not one of CGI (RFC 3875 §6): 502.";
-    StatusLine, "php_status_line", 502, "The script writes a status line of HTTP itself (NPH), which FastCGI does not know: 502.";
+    TooMany, "php_too_many", 503, "The handler's limit of concurrent requests to the application server is reached: 503.";
+    Overloaded, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
+    RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
+    ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
+    CutHead, "php_cut_head", 502, "The connection closed, or the script exited, within the response head: 502.";
+    HeadTimeout, "php_head_timeout", 504, "The response head was not complete within the head timeout: 504.";
+    HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 128 fields: 502.";
+    HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
+    StatusLine, "php_status_line", 502, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
     RecordMalformed, "php_record_malformed", 502, "What the application server sent is not FastCGI 1.0: 502.";
-    UploadTimeout, "php_upload_timeout", 504, "The application server took none of the request's content for the body timeout: 504.";
-    ContentCut, "php_content_cut", 400, "The client did not send the whole of the request's content: 400.";
-    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or than `spool-limit` when its length is not told: 413.";
-    LengthRequired, "php_length_required", 411, "The request does not tell its content's length, and none is kept to count it: 411.";
-    SpoolFailed, "php_spool_failed", 503, "The request's content could not be kept until its length was known: 503.";
+    UploadTimeout, "php_upload_timeout", 504, "The application server read nothing of the request's content for the body timeout: 504.";
+    ContentCut, "php_content_cut", 400, "The client did not send all of the request's content: 400.";
+    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or larger than `spool-limit` without a Content-Length: 413.";
+    LengthRequired, "php_length_required", 411, "The request has no Content-Length, and buffering it is disabled: 411.";
+    SpoolFailed, "php_spool_failed", 503, "The request's content could not be buffered to determine its length: 503.";
 }
 
 impl Outcome {

@@ -191,9 +191,9 @@ mod tests {
         // A child of 5 before, which used 4 more, ended and was waited for.
         assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 9)]), 4);
         assert_eq!(used(&[(1, 10, 0)], &[(1, 11, 6)]), 7, "a child that came and went");
-        assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 0)]), 0, "nobody has waited for it");
+        assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 0)]), 0, "the parent has not waited for it");
         assert_eq!(used(&[(1, 0, 0), (2, 5, 3), (3, 2, 0)], &[(1, 0, 14)]), 4, "a child, with a child of its own");
-        assert_eq!(used(&[(1, 0, 0), (9, 5, 0)], &[(1, 0, 4)]), 4, "somebody else's child");
+        assert_eq!(used(&[(1, 0, 0), (9, 5, 0)], &[(1, 0, 4)]), 4, "a child of another process");
     }
 
     #[test]

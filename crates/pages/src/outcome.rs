@@ -14,18 +14,18 @@ flatout_reason::reasons! {
         status: u16,
         text,
     }
-    Answered, "page_answered", 0, "A page answered, within its first slice of time.";
-    AnsweredLater, "page_answered_later", 0, "A page answered that had waited for something, or for its turn.";
-    Streamed, "page_streamed", 0, "A page began to answer before it was done: it called `flush()`.";
-    Slash, "page_folder_slash", 301, "The name is a folder's with an index page; 301 to the same with a slash.";
-    Options, "page_options", 204, "The methods of a page were asked for: 204.";
-    Events, "page_events", 200, "A browser waits to be told of changes, as pages have it under `dev`: 200.";
+    Answered, "page_answered", 0, "A page responded within its first time slice.";
+    AnsweredLater, "page_answered_later", 0, "A page responded after it had waited for something, or for its turn.";
+    Streamed, "page_streamed", 0, "A page started its response early: it called `flush()`.";
+    Slash, "page_folder_slash", 301, "A folder with an index page was requested without the trailing slash: 301.";
+    Options, "page_options", 204, "OPTIONS requested the methods of a page: 204.";
+    Events, "page_events", 200, "A browser subscribed to change events of the development mode (`dev`): 200.";
     Malformed, "page_malformed", 500, "The page, or what it includes, does not compile: 500.";
     Unreadable, "page_unreadable", 500, "The page, or what it includes, cannot be read: 500.";
     Changing, "page_changing", 503, "The page changed each time it was read: 503.";
-    Busy, "page_busy", 503, "Too many pages wait on this worker already: 503.";
-    OutputBudget, "page_output_budget", 503, "As much output of pages waits for clients as may, or for this client: 503.";
-    NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be made: 500.";
+    Busy, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
+    OutputBudget, "page_output_budget", 503, "The limit of page output that waits for clients, or for this client, is reached: 503.";
+    NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
 }
 
 /// The outcome of a page's response, including failures of its run and refusals on its behalf, as one table.

@@ -164,11 +164,11 @@ pub(crate) async fn ask_origin(
         // After all origins have been tried, they are tried again.
         let chosen = begun.place.take().or_else(|| begun.choose(step, ask.balance_hash, now_ms));
         let Some((ticket, permit)) = chosen else {
-            return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::OriginNoneWell)));
+            return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::NoHealthyOrigin)));
         };
         let index = ticket.index();
         let (Some(gate), Some(address)) = (step.gates.get(index), step.addresses.get(index)) else {
-            return Err(Refused::forward(ForwardOutcome::OriginNoneWell));
+            return Err(Refused::forward(ForwardOutcome::NoHealthyOrigin));
         };
         let permit = if let Some(permit) = permit.or_else(|| gate.try_acquire()) {
             permit

@@ -253,10 +253,9 @@ fn decide(
         }
         Verdict::Validate { reason, .. } => (reason, "An origin is asked whether what is kept still holds.".to_owned()),
         Verdict::Complete { reason, .. } => (reason, "An origin is asked for what is missing of it.".to_owned()),
-        Verdict::Forward { .. } if is_marked => (
-            Lookup::HitForMiss,
-            "An origin is asked for this request alone: nobody waits for another's answer.".to_owned(),
-        ),
+        Verdict::Forward { .. } if is_marked => {
+            (Lookup::HitForMiss, "Each request goes to an origin separately: requests are not collapsed.".to_owned())
+        }
         Verdict::Forward { reason } => (reason, "An origin is asked.".to_owned()),
         Verdict::Unsatisfiable { reason } => {
             (reason, "504: nothing is kept, and the request wants nothing else.".to_owned())

@@ -12,23 +12,23 @@ flatout_reason::reasons! {
         status: u16,
         text,
     }
-    Forwarded, "forwarded", 0, "An origin answered.";
-    ForwardedAgain, "forwarded_again", 0, "An origin answered, after another attempt had failed.";
-    Upgraded, "upgraded", 101, "The origin agreed to another protocol, and the connection is a tunnel now: 101.";
-    UpgradeInvalid, "upgrade_invalid", 502, "The origin changed to a protocol that nobody had asked for: 502.";
-    LoopDetected, "loop_detected", 508, "Via names this server twice already: the request goes in a circle: 508.";
-    MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so that this server is the last to answer: 200.";
-    ConnectRefused, "connect_refused", 501, "CONNECT asks for a tunnel to anywhere, which this server does not make: 501.";
-    OriginNoneWell, "origin_none_well", 503, "The health checks of all origins fail: 503.";
-    Purged, "purged", 200, "PURGE was asked for, by a client who may: 200.";
+    Forwarded, "forwarded", 0, "An origin responded.";
+    ForwardedAgain, "forwarded_again", 0, "An origin responded after another attempt had failed.";
+    Upgraded, "upgraded", 101, "The origin switched protocols, and the connection is a tunnel now: 101.";
+    UpgradeInvalid, "upgrade_invalid", 502, "The origin switched to a protocol that the client had not requested: 502.";
+    LoopDetected, "loop_detected", 508, "Via names this server twice already, so the request loops: 508.";
+    MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so this server responds itself: 200.";
+    ConnectRefused, "connect_refused", 501, "CONNECT requests a tunnel, which this server does not support: 501.";
+    NoHealthyOrigin, "no_healthy_origin", 503, "The health checks of all origins fail: 503.";
+    Purged, "purged", 200, "An allowed client sent PURGE: 200.";
     PurgeDenied, "purge_denied", 403, "PURGE was requested by a client that may not use it, or with more tags than a response may have: 403.";
-    OriginQueueFull, "origin_queue_full", 503, "The origin has all it can take, and too many requests wait already: 503.";
-    OriginQueueTimeout, "origin_queue_timeout", 503, "The origin had no place for the request within its patience: 503.";
-    EsiComposed, "esi_composed", 0, "The page was put together from its parts.";
-    EsiIncomplete, "esi_incomplete", 0, "The page was put together, and a part that may be missing is.";
-    EsiMalformed, "esi_malformed", 0, "The page's ESI is wrong somewhere: from there on it is sent as it stands.";
-    EsiEncoded, "esi_encoded", 0, "The page asks for ESI and came compressed, though nobody had asked for that: it is sent as it stands.";
-    EsiPartFailed, "esi_part_failed", 502, "A part of the page could not be had, and it may not be missing: 502.";
+    OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
+    OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout: 503.";
+    EsiComposed, "esi_composed", 0, "The page was assembled from its ESI fragments.";
+    EsiIncomplete, "esi_incomplete", 0, "The page was assembled without an optional fragment that failed.";
+    EsiMalformed, "esi_malformed", 0, "The page's ESI markup is malformed; from there on the page is sent unprocessed.";
+    EsiEncoded, "esi_encoded", 0, "The origin compressed an ESI page although the request did not allow it; the page is sent unprocessed.";
+    EsiFragmentFailed, "esi_fragment_failed", 502, "A required ESI fragment could not be fetched: 502.";
 }
 
 /// Outcome of a proxied request: cache decisions, forwarding rules and origin failures in one table.

@@ -74,7 +74,7 @@ fn begin<'a>(
     let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
     let under_way = services
         .make_encoded(slot, coding, urgency, || version.plain.source())
-        .map_err(|_refused| Outcome::WorkshopFull)?;
+        .map_err(|_refused| Outcome::ThreadPoolFull)?;
     // Promised encodings count already.
     *grown |= under_way;
     let signal = Arc::<Signal>::default();

@@ -455,7 +455,7 @@ impl Files {
         }
         let slot = Arc::<Slot<Option<Vec<u8>>>>::default();
         let Begin::Yours(making) = slot.begin() else {
-            return Found::Error(ErrorAnswer::missing(Outcome::WorkshopFull));
+            return Found::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
         };
         let shown = request_path(asking);
         let (root, name, hidden) = (Arc::clone(&self.root), path.to_vec(), self.rules.hidden);
@@ -464,7 +464,7 @@ impl Files {
             making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, wish));
         });
         if submitted.is_err() {
-            return Found::Error(ErrorAnswer::missing(Outcome::WorkshopFull));
+            return Found::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
         }
         let signal = Arc::<Signal>::default();
         slot.ring_at_end(&signal);

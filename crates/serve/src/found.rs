@@ -56,7 +56,7 @@ impl ErrorAnswer {
         const TRY_AGAIN: &str = "The file cannot be read at this moment. Please try again.";
         match outcome {
             Outcome::Forbidden => Self::new(403, "This file may not be read.", outcome),
-            Outcome::NoDescriptor | Outcome::FileUnsettled | Outcome::WorkshopFull => {
+            Outcome::NoDescriptor | Outcome::FileUnsettled | Outcome::ThreadPoolFull => {
                 Self::new(503, TRY_AGAIN, outcome).with("Retry-After", "1")
             }
             Outcome::FileFailed => Self::new(500, "The file could not be read.", outcome),

@@ -174,7 +174,7 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
         return (None, Some(format!("{shown}: {broken}; digests are not kept ({error})")));
     }
     let database = open_existing(path);
-    let outcome = if database.is_some() { "begun anew" } else { "digests are not kept" };
+    let outcome = if database.is_some() { "recreated" } else { "digests are not kept" };
     (database, Some(format!("{shown}: {broken}; put aside as {}, {outcome}", aside.display())))
 }
 
@@ -317,7 +317,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
         let (ledger, warning) = Ledger::open(&folder);
-        assert!(warning.is_some_and(|text| text.contains("begun anew")));
+        assert!(warning.is_some_and(|text| text.contains("recreated")));
         assert!(ledger.len() == 0);
         // A folder that is not there: nothing is kept, and nothing breaks.
         let (ledger, warning) = Ledger::open(&folder.join("none"));

@@ -11,7 +11,7 @@ flatout_reason::reasons! {
     Encoded, "encoded", "As hit, and the answer is an encoding of the file that was at hand.";
     EncodedFirst, "encoded_first", "The answer waited a moment for its encoding, which others now find at hand.";
     EncodingPending, "encoding_pending", "The file is being encoded; this answer is another encoding or the plain file.";
-    WorkshopFull, "workshop_full", "Too much waits for the background threads: plain content, or 503 for a listing.";
+    ThreadPoolFull, "thread_pool_full", "The queue of the background threads is full: content is sent uncompressed, a listing is answered with 503.";
     Fallback, "fallback", "No file has this name; another one of the try list answers for it.";
     Listing, "listing", "A list of the folder, as known within the recheck interval.";
     ListingRead, "listing_read", "A list of the folder, which was read for this answer.";

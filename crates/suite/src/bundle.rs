@@ -79,7 +79,7 @@ impl std::fmt::Display for BundleError {
             Self::Busy(path) => write!(formatter, "another process is running a suite into {}", path.display()),
             Self::Differs(path, what) => write!(
                 formatter,
-                "{} cannot be resumed: {what}; run with --fresh to begin anew, or name another folder with --out",
+                "{} cannot be resumed: {what}; run with --fresh to start over, or name another folder with --out",
                 path.display()
             ),
         }

@@ -398,7 +398,7 @@ fn tls(reader: &mut Reader<'_>, node: &Node) -> OriginTls {
     let ca = property(node, "ca");
     if let (true, Some(ca)) = (insecure, ca) {
         let draft = reader.report.add(Code::Contradiction, ca.span, "any certificate will do, and one by these too");
-        draft.note("leave `insecure` out: with it nobody knows who answers");
+        draft.note("remove `insecure`: it accepts any certificate");
     }
     let server_name = property(node, "name").and_then(|name| {
         let text = reader.line(&name.value)?;

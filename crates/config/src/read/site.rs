@@ -137,7 +137,7 @@ fn listen(reader: &mut Reader<'_>, node: &Node, site: &mut Site, listeners: &mut
     let value = &node.arguments[0];
     for address in addresses(reader, value).unwrap_or_default() {
         if let Some(property) = redirect.filter(|_| redirect_https_port == Some(address.port())) {
-            let message = format!("port {} speaks plain HTTP, and is told to lead to itself", address.port());
+            let message = format!("port {} speaks plain HTTP and would redirect to itself", address.port());
             let draft = reader.report.add(Code::Contradiction, property.span, message);
             draft.label("the port where TLS is spoken, such as 443");
             return;

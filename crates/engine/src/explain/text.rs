@@ -170,7 +170,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     }
     if let Some(marker) = &kept.marker {
         let left_s = marker.left_ms.div_ceil(1000);
-        row("marker", format!("[{}] for another {left_s} s nobody waits for another's answer", marker.reason.name));
+        row("marker", format!("[{}] for another {left_s} s requests are not collapsed", marker.reason.name));
         if kept.not_kept.is_none() {
             fix = &marker.reason.change;
         }

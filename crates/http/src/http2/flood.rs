@@ -10,8 +10,8 @@ use super::resizes::ResizeCounter;
 flatout_reason::reasons! {
     /// Kind of flood.
     pub enum Flood { name, text, }
-    RapidReset, "rapid_reset", "The client reset streams faster than it let them be answered.";
-    MadeYouReset, "made_you_reset", "The client broke rules of streams so that the server had to reset them.";
+    RapidReset, "rapid_reset", "The client reset streams faster than the server could respond.";
+    MadeYouReset, "made_you_reset", "The client provoked stream errors so that the server had to reset the streams.";
     Ping, "ping_flood", "The client sent PING frames without end.";
     Settings, "settings_flood", "The client sent SETTINGS frames without end.";
     Continuation, "continuation_flood", "The client cut a header section into very many CONTINUATION frames.";

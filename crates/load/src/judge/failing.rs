@@ -17,7 +17,7 @@ flatout_reason::reasons! {
     OtherWork,       "other-work",       "other work kept the machine busy";
     FailuresAllowed, "failures-allowed", "requests failed, and a requirement or the kind of run allows for it";
     Redirects,       "redirects",        "answers were redirections, which are not followed";
-    Reconnects,      "reconnects",       "the server closed kept-alive connections, and each was made anew";
+    Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
 impl Finding {
@@ -92,11 +92,11 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     match counts.server_closes {
         0 => {}
         1 => {
-            let text = "the server closed 1 kept-alive connection, which was made anew";
+            let text = "the server closed 1 persistent connection, and the client opened a new one";
             notes.push(Finding::Reconnects.with(text.to_owned()));
         }
         closes => {
-            let text = format!("the server closed {closes} kept-alive connections, which were made anew");
+            let text = format!("the server closed {closes} persistent connections, and the client opened new ones");
             notes.push(Finding::Reconnects.with(text));
         }
     }

@@ -128,7 +128,7 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Median) if evidence.is_median_crowded() => AtMost,
         // The server received less load than planned, and might have handled more. The longest waits are missing from
         // the times, as they belong to dropped requests. The CPU time of terminated children is missing.
-        (InvalidReason::ChildrenLost, ServerCpu)
+        (InvalidReason::ChildrenNotReaped, ServerCpu)
         | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
         (InvalidReason::ClientSaturated, Median | Tail)

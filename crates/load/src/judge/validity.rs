@@ -13,38 +13,38 @@ flatout_reason::reasons! {
         /// Remedy.
         remedy: &'static str,
     }
-    ScheduleLag,          "schedule-lag",          "requests were begun late by the client itself, and the delay is not small beside the response time",
+    ScheduleLag,          "schedule-lag",          "the client started requests late, and the delay is significant compared with the response time",
         "offer less with --rate, stop other programs, or leave the client cores of its own: fewer --threads than cores, or other machines with --agents";
-    ClientSaturated,      "client-saturated",      "a client thread had no time left: the client was the limit, not the server",
+    ClientSaturated,      "client-saturated",      "a client thread was saturated: the client was the bottleneck, not the server",
         "give the client more cores with --threads, or other machines with --agents; for response times offer less with --rate; the server's CPU time for each response holds as it is";
-    Crowded,              "crowded",               "server or client were ready to run and waited for cores on which other processes ran",
-        "stop the other programs, or give server and client cores of their own, for example with taskset";
-    CrowdingUnknown,      "crowding-unknown",      "other processes ran meanwhile, and the run was too short to tell what they took from it",
+    Crowded,              "crowded",               "the server or the client waited for CPU cores that other processes used",
+        "stop the other programs, or pin server and client to separate cores, for example with taskset";
+    CrowdingUnknown,      "crowding-unknown",      "other processes ran during the run, and the run was too short to measure their effect",
         "measure for a second or longer with -d, or stop the other programs";
-    ChildrenLost,         "children-lost",         "children of the server ended without its waiting for them, so the kernel has told nobody what they used",
+    ChildrenNotReaped,    "children-not-reaped",   "the server did not wait for its exited child processes, so their CPU time is unknown",
         "have the server wait for its children instead of ignoring SIGCHLD, or keep its processes alive during the run";
-    RateNotReached,       "rate-not-reached",      "fewer requests were begun than the plan asked for",
+    RateNotReached,       "rate-not-reached",      "fewer requests were started than planned",
         "offer less with --rate, or give the client more connections with -c, more --threads or other machines with --agents";
-    ConnectionsNotReached, "connections-not-reached", "fewer connections were held than the plan asked for",
-        "raise the limit of open files (ulimit -n), look at the failures for connections that the server refused, or ask for fewer with -c";
-    ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is not small beside the response time",
+    ConnectionsNotReached, "connections-not-reached", "fewer connections were open at once than planned",
+        "check that the server listens, look at the failures for refused connections, raise the limit of open files (ulimit -n), or use fewer connections with -c";
+    ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is significant compared with the response time",
         "allow more connections with -c; where visitors do share so few, the wait is theirs too, and the times are right";
     ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows and were never begun",
         "offer less with --rate, allow more connections with -c, or ask what becomes of the server beyond its limit with --overload";
     LittlesLaw,           "littles-law",           "requests in flight over time differ by more than 2 % from the responses' rate times their mean service time",
         "run it again; if it stays, it is a defect of the lab: report it with the result of --json";
-    CountsDiffer,         "counts-differ",         "the client's counts and the server's own do not agree",
-        "make sure that nobody else sends requests to the server meanwhile, and that the log or the metrics are this server's";
-    CountsMissing,        "counts-missing",        "the server's own counts were to be compared with, and could not be read",
-        "make sure that the log can be read, or that the metrics answer, during the whole run";
+    CountsDiffer,         "counts-differ",         "the client's counts and the server's own counts differ",
+        "make sure that no other client sends requests to the server during the run, and that the log or the metrics belong to this server";
+    CountsMissing,        "counts-missing",        "the server's own counts could not be read for the comparison",
+        "make sure that the log or the metrics can be read during the whole run";
     PartMissing,          "part-missing",          "a part of the requested run could not be measured: a later level, or the machine's limit",
         "fix the named cause and rerun; what was measured holds";
     AgentLost,            "agent-lost",            "an agent did not finish its part of the run",
         "look at what the agent says on its own machine, and run it again";
-    NoSteadyState,        "no-steady-state",       "the service time never became steady, so there is no figure that holds",
+    NoSteadyState,        "no-steady-state",       "the service time never became steady, so no figure is reliable",
         "measure longer with -d, allow a longer --warm-up, and look for what changes in the server over time: caches, garbage collection, a throttled processor";
-    Interrupted,          "interrupted",           "somebody ended the run before its time",
-        "let it run to its end; the figures are of the part that ran";
+    Interrupted,          "interrupted",           "the run was interrupted",
+        "let it run to its end; the figures cover only the part that ran";
 }
 
 crate::by_name! { InvalidReason, "reason why a run is invalid" }
@@ -307,7 +307,7 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         );
         if evidence.elapsed_ns < CROWDED_NS_MIN {
             let text = format!(
-                "in {} it cannot be told what other processes took: {text}, as far as is known",
+                "{} is too short to measure the effect of other processes: as far as is known, {text}",
                 milliseconds(evidence.elapsed_ns)
             );
             add(InvalidReason::CrowdingUnknown, text);
@@ -316,16 +316,17 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         }
     }
     if evidence.server_cpu_is_short {
-        let text = "children of the server ended and nobody waited for them: what they used is in no figure";
-        add(InvalidReason::ChildrenLost, text.to_owned());
+        let text =
+            "child processes of the server exited and the server did not wait for them: their CPU time is not counted";
+        add(InvalidReason::ChildrenNotReaped, text.to_owned());
     }
     if let Some(share) = evidence.reached_share().filter(|share| *share < REACHED_SHARE_MIN && !evidence.overload) {
         let offered = evidence.offered_per_s.unwrap_or_default();
-        let text = format!("{:.1} % of the {offered:.1} requests a second that were asked for", 100.0 * share);
+        let text = format!("{:.1} % of the {offered:.1} requests per second that were requested", 100.0 * share);
         add(InvalidReason::RateNotReached, text);
     }
     if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
-        let text = format!("{} of {asked} connections were held at once", evidence.connections_peak);
+        let text = format!("{} of {asked} connections were open at once", evidence.connections_peak);
         add(InvalidReason::ConnectionsNotReached, text);
     }
     if evidence.arrivals_dropped > 0 && !evidence.overload {

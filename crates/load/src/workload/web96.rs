@@ -41,9 +41,9 @@ impl fmt::Display for ShapeError {
         match self {
             Self::Load(load) => write!(
                 formatter,
-                "a load of {load} makes no set of files: give a number above 0 that asks for {DIRECTORIES_MAX} directories at the most"
+                "a load of {load} is out of range: give a number above 0 that needs at most {DIRECTORIES_MAX} directories"
             ),
-            Self::Lambda(lambda) => write!(formatter, "lambda is {lambda}; give a number above 0, 100 at the most"),
+            Self::Lambda(lambda) => write!(formatter, "lambda is {lambda}; give a number above 0 and at most 100"),
         }
     }
 }

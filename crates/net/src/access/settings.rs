@@ -65,7 +65,7 @@ pub enum Format {
 flatout_reason::reasons! {
     /// A field of a JSON line. An unknown value is `null`.
     pub enum Field { name, text, }
-    Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; a tick of the kernel's coarse clock behind at the most.";
+    Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; at most one tick of the kernel's coarse clock late.";
     Client, "client", "The client's address, without its port.";
     Host, "host", "The Host or :authority of the request, as received.";
     Method, "method", "The method; null when no head was understood.";

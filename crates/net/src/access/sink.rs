@@ -255,7 +255,10 @@ impl Sink {
         match Outlet::open(&self.target, (rotation, self.mode), unix_s) {
             Ok(outlet) => self.outlet = outlet,
             Err(error) => {
-                warn(&format!("cannot open the access log {} anew ({error}); the old one is kept", self.target));
+                warn(&format!(
+                    "cannot reopen the access log {} ({error}); logging continues to the old file",
+                    self.target
+                ));
             }
         }
     }

@@ -73,10 +73,10 @@ flatout_reason::reasons! {
     /// Why a TLS session failed.
     #[derive(PartialOrd, Ord)]
     pub enum TlsFailure { name, text, }
-    Name,      "tls-name",      "the certificate is for another name than the URL's host";
+    Name,      "tls-name",      "the certificate is not valid for the host in the URL";
     Expired,   "tls-expired",   "the certificate is not valid at this time";
-    Untrusted, "tls-untrusted", "nobody we believe has signed the certificate (give --cacert, or --insecure)";
-    Handshake, "tls-handshake", "the TLS handshake failed, or what came was not TLS";
+    Untrusted, "tls-untrusted", "no trusted authority has signed the certificate (use --cacert or --insecure)";
+    Handshake, "tls-handshake", "the TLS handshake failed, or the server does not speak TLS";
 }
 
 impl TlsFailure {

@@ -48,7 +48,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made =
         sandbox.waiting(move |_, exchange, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
-            let client = using.client.clone().ok_or("there is nobody here to ask")?;
+            let client = using.client.clone().ok_or("`fetch` is not available here")?;
             let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
             let mut share = using.settings.budget.share(exchange.facts.client().map(|client| client.ip()));
             Ok(Wanted::new(async move {
@@ -140,7 +140,7 @@ impl Prepared {
             (b"timeout", Value::Integer(_) | Value::Number(_)) => {
                 let milliseconds = number(value).unwrap_or_default() * 1000.0;
                 if !(1.0..=TIMEOUT_MS_MAX as f64).contains(&milliseconds) {
-                    return wrong("a timeout is a number of seconds, 60 at the most");
+                    return wrong("a timeout is a number of seconds, at most 60");
                 }
                 self.timeout_ms = milliseconds as u64;
             }
@@ -194,7 +194,7 @@ async fn read(incoming: &mut Incoming, share: &mut Share) -> Result<Vec<u8>, &'s
                 return Err("fetch_too_large");
             }
             IncomingPiece::Bytes(bytes) => {
-                share.grow(bytes.len()).map_err(|Exhausted| "fetch_no_room")?;
+                share.grow(bytes.len()).map_err(|Exhausted| "fetch_content_budget")?;
                 content.extend_from_slice(&bytes);
             }
             IncomingPiece::End(_) => return Ok(content),

@@ -253,7 +253,7 @@ fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -
     Ok(())
 }
 
-const TIME: &str = "a time is a number of seconds or a text as \"60s\", \"5m\", \"2h\" or \"1d\", a year at the most";
+const TIME: &str = "a time is a number of seconds or a text as \"60s\", \"5m\", \"2h\" or \"1d\", at most a year";
 
 fn seconds(value: &Value) -> mlua::Result<u64> {
     let read = match value {

@@ -14,7 +14,7 @@ flatout_reason::reasons! {
     }
     ScriptError, "page_script_error", 500, "The page's code raised an error that nothing in it caught: 500.";
     CpuLimit, "page_cpu_limit", 503, "The page used all the CPU time that one request may have: 503.";
-    Held, "page_held", 503, "The page computed for too long where it cannot make way for others, within a metamethod or a callback: 503.";
+    Held, "page_no_yield", 503, "The page computed for too long where it cannot yield, within a metamethod or a callback: 503.";
     RunLimit, "page_run_limit", 503, "The page took longer in all than one request may, its waiting included: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used all the memory that one request may have: 503.";
     MemoryBudget, "page_memory_budget", 503, "Pages, or those of one client, hold as much memory as all of them together may: 503.";

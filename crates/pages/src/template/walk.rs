@@ -385,7 +385,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
 
 fn unclear_url(name: &str) -> Refusal {
     let note = "put the insertion into each branch, or compute the whole URL first";
-    Refusal::new(Code::InEither, format!("it cannot be told where in the URL of `{name}` this stands"), note)
+    Refusal::new(Code::InEither, format!("the position of this insertion in the URL of `{name}` is ambiguous"), note)
 }
 
 fn script_place(context: &Context) -> Result<(Place, Language), Refusal> {

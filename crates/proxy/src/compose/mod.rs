@@ -149,11 +149,11 @@ async fn put_together(
         }
         Err(_) => {
             let outcome = Outcome::origin(OriginFailure::CutBody);
-            return Err(Refused { outcome, ..Refused::forward(ForwardOutcome::EsiPartFailed) });
+            return Err(Refused { outcome, ..Refused::forward(ForwardOutcome::EsiFragmentFailed) });
         }
     };
     if !tally.take(page.len() as u64) {
-        return Err(Refused::forward(ForwardOutcome::EsiPartFailed));
+        return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed));
     }
     let parsed = parse(&page, &LIMITS);
     if parsed.error.is_some() {
@@ -178,11 +178,11 @@ async fn put_together(
                 None => break,
                 Some(Ok((slot, part))) => composition.provide(slot, part),
                 // A task failed unexpectedly, so the state of the round is unknown.
-                Some(Err(_)) => return Err(Refused::forward(ForwardOutcome::EsiPartFailed)),
+                Some(Err(_)) => return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed)),
             }
         }
     }
-    let Some(composed) = composition.finish() else { return Err(Refused::forward(ForwardOutcome::EsiPartFailed)) };
+    let Some(composed) = composition.finish() else { return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed)) };
     if composed.missing > 0 {
         tally.missing.set(true);
     }

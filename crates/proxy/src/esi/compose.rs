@@ -88,7 +88,7 @@ impl<'a, T> Composition<'a, T> {
     }
 
     /// Returns the composed page; `None` if a required part failed
-    /// ([`EsiPartFailed`](crate::outcome::ForwardOutcome::EsiPartFailed)) or a part is still wanted.
+    /// ([`EsiFragmentFailed`](crate::outcome::ForwardOutcome::EsiFragmentFailed)) or a part is still wanted.
     pub fn finish(mut self) -> Option<Composed<T>> {
         let page = self.page;
         if self.walk(&page.segments, &mut 0, &mut Vec::new()) != Progress::Complete {

@@ -98,7 +98,7 @@ impl Group {
     /// hashing.
     ///
     /// `None` with an empty `tried`: the health checks of all origins fail
-    /// ([`OriginNoneWell`](crate::outcome::ForwardOutcome::OriginNoneWell)). `None` otherwise: all available origins
+    /// ([`NoHealthyOrigin`](crate::outcome::ForwardOutcome::NoHealthyOrigin)). `None` otherwise: all available origins
     /// were tried. To try the same origin again, as after a stale pooled connection, leave it out of `tried`.
     pub fn choose(self: &Arc<Self>, now_ms: u64, key_hash: u64, tried: &Tried) -> Option<Ticket> {
         // Another worker may claim a trial first; that origin is then unavailable, so each round has one candidate

@@ -16,7 +16,7 @@ pub(super) fn section(report: &SuiteReport) -> Markup {
     let lines = lines(report);
     html! { @if !lines.is_empty() { section {
         h2 { "Memory over the run" }
-        (figure(&chart(lines), "Resident memory of all processes of a server after each of its measurements, shared pages counted in each process. Servers are started anew for every step, and where their texts change."))
+        (figure(&chart(lines), "Resident memory of all processes of a server after each of its measurements, shared pages counted in each process. Servers are restarted for every step, and whenever their configuration changes."))
     } } }
 }
 

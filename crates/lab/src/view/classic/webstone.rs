@@ -44,7 +44,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     if counts.connections != counts.responses {
         note(
             &mut text,
-            "Connections were used more than once or in vain, so averages are over pages and not over connections.",
+            "Connections were reused or opened without use, so averages are over pages and not over connections.",
         );
     }
     if report.class_names.len() > 1 {

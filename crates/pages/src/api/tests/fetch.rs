@@ -70,7 +70,7 @@ fn failures_have_names() {
         settings.upstreams.insert("api".to_owned(), OriginAddress::new(false, "127.0.0.1", port));
         settings.budget = Arc::new(Budget::new(0));
     });
-    assert_eq!(full.run(&Ask::default(), "__r((select(2, fetch('api', '/'))))").text, "fetch_no_room");
+    assert_eq!(full.run(&Ask::default(), "__r((select(2, fetch('api', '/'))))").text, "fetch_content_budget");
 }
 
 #[test]

@@ -386,7 +386,7 @@ fn broken_files_are_misses() {
         let events = [VolumeEvent::BodyMissing, VolumeEvent::BodyTruncated].map(|event| count_of(&store, event));
         assert_eq!(events, [1, 1]);
     }
-    // An index that cannot be read is begun anew.
+    // An index that cannot be read is recreated.
     for garbage in [&b""[..], b"garbage", &vec![0x55; 100_000]] {
         std::fs::write(place.0.join("index.redb"), garbage).unwrap();
         let store = open(place.settings(1 << 22, 1 << 24));
