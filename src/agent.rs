@@ -9,7 +9,7 @@ use flatout_lab::agent::controller::Controller;
 use flatout_lab::agent::member::{Brought, Work, serve};
 use flatout_lab::agent::{merge, trust};
 use flatout_lab::cores::cores_allowed;
-use flatout_lab::view::{command, output};
+use flatout_report::{command, output};
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use flatout_net::client::watch_interrupts;

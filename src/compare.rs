@@ -1,9 +1,9 @@
 //! `flatout compare`: whether B differs from A.
 
 use clap::Args;
-use flatout_lab::view::bundle;
-use flatout_lab::view::compare::compare;
-use flatout_lab::view::output::{self, Output};
+use flatout_report::bundle;
+use flatout_report::compare::compare;
+use flatout_report::output::{self, Output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

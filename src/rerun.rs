@@ -1,7 +1,7 @@
 //! `flatout rerun`: a bench again, as its bundle has it.
 
 use clap::Args;
-use flatout_lab::view::{bundle, command, output};
+use flatout_report::{bundle, command, output};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 

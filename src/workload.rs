@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{self, Output, print};
+use flatout_report::output::{self, Output, print};
 use flatout_lab::workload::{ReadError, make, read_list, read_log};
 use flatout_load::workload::fileset::Fileset;
 use flatout_load::workload::log::parse_line;

@@ -3,7 +3,7 @@
 use super::plan::parse_duration;
 use clap::Args;
 use flatout_lab::request::Field;
-use flatout_lab::view::classic::Classic;
+use flatout_report::classic::Classic;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

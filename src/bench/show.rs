@@ -3,11 +3,11 @@
 use super::flags::OutputArgs;
 use crate::report::write_tables;
 use flatout_lab::bench::Progress;
-use flatout_lab::view::classic::Classic;
+use flatout_report::classic::Classic;
 use flatout_lab::view::live::LiveLine;
-use flatout_lab::view::output::{Output, show};
+use flatout_report::output::{Output, show};
 use flatout_lab::view::tui::LiveScreen;
-use flatout_lab::view::{bundle, hlog, html, prometheus};
+use flatout_report::{bundle, hlog, html, prometheus};
 use flatout_load::report::RunReport;
 use std::path::PathBuf;
 

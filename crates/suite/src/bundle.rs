@@ -203,7 +203,7 @@ impl Bundle {
 
     /// A measurement that was made before.
     pub fn read_run(&self, files: &RunFiles) -> Option<(RunReport, Vec<ProcessCost>)> {
-        let report = flatout_lab::view::bundle::read(&files.result).ok()?;
+        let report = flatout_report::bundle::read(&files.result).ok()?;
         let cost = fs::read_to_string(&files.cost).ok().and_then(|text| serde_json::from_str(&text).ok());
         Some((report, cost.unwrap_or_default()))
     }

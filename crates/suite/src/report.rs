@@ -19,7 +19,7 @@ mod unsound;
 
 use crate::bundle::write_whole;
 use crate::document::{CheckEntry, SuiteReport, Verdict};
-use flatout_lab::view::style::Style;
+use flatout_report::style::Style;
 use flatout_load::report::RunReport;
 use flatout_units::show;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub fn html(report: &SuiteReport, runs: Runs<'_>) -> String {
 /// # Errors
 /// What the system said.
 pub fn write(report: &SuiteReport, folder: &Path) -> io::Result<()> {
-    let runs = |path: &str| flatout_lab::view::bundle::read(&folder.join(path)).ok();
+    let runs = |path: &str| flatout_report::bundle::read(&folder.join(path)).ok();
     write_whole(&folder.join("report.html"), html(report, &runs).as_bytes())
 }
 

@@ -1,6 +1,6 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
-//! main → {daemon, suite → lab} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
+//! main → {daemon, suite → lab → report} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
 //! and lab never see one another; reason and units depend on nothing; http, cache and load are held to
 //! more (see [`PURE`]).
 
@@ -21,8 +21,9 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-proxy", &[BASE]),
     ("flatout-pages", &[STEP, &["flatout-data"]]),
     ("flatout-fastcgi", &[STEP]),
-    ("flatout-lab", &[BASE]),
-    ("flatout-suite", &[BASE, &["flatout-lab"]]),
+    ("flatout-report", &[UNITS, &["flatout-http", "flatout-load"]]),
+    ("flatout-lab", &[BASE, &["flatout-report"]]),
+    ("flatout-suite", &[BASE, &["flatout-report", "flatout-lab"]]),
     ("flatout-engine", &[BASE, STEPS]),
     ("flatout-daemon", &[BASE, STEPS, &["flatout-engine"]]),
     ("flatout-sim", &[BASE]),
@@ -52,7 +53,8 @@ const BASE: &[&str] = &[
 /// The kinds of steps, and what one of them keeps.
 const STEPS: &[&str] = &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-pages", "flatout-fastcgi"];
 
-const EVERYTHING: &[&[&str]] = &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-lab", "flatout-suite"]];
+const EVERYTHING: &[&[&str]] =
+    &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-report", "flatout-lab", "flatout-suite"]];
 
 /// Seen by tests alone.
 const ONLY_FOR_TESTS: &str = "flatout-sim";

@@ -1,55 +1,27 @@
 //! Results as text: aligned, in readable units, with all problems.
 
-use super::style::{Style, Weight};
-use super::verdict;
+use flatout_report::figures::{add_answers, add_errors, busy_wait, named_durations, percentiles};
+use flatout_report::page::TextPage;
+use flatout_report::style::{Style, Weight};
+use flatout_report::verdict;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
-use flatout_load::FailureKind;
 use flatout_load::judge::{Figure, Invalid, InvalidReason, Soundness};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
 use flatout_units::show;
-use std::fmt::Write as _;
-
-/// Width of the names at the left.
-const NAME_WIDTH: usize = 15;
-
-/// Builds lines of a name and its figures.
-struct Page {
-    text: String,
-    style: Style,
-}
-
-impl Page {
-    fn line(&mut self, name: &str, strong: &str, rest: &str) {
-        self.painted(name, &self.style.paint(Weight::Strong, strong), rest);
-    }
-
-    /// A line whose figures are painted already.
-    fn painted(&mut self, name: &str, strong: &str, rest: &str) {
-        let gap = if strong.is_empty() || rest.is_empty() { "" } else { "   " };
-        let rest = self.style.paint(Weight::Faint, rest);
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "  {name:<NAME_WIDTH$}  {strong}{gap}{rest}");
-    }
-
-    fn plain(&mut self, weight: Option<Weight>, text: &str) {
-        let text = weight.map_or_else(|| text.to_owned(), |weight| self.style.paint(weight, text));
-        let _ = writeln!(self.text, "{text}");
-    }
-}
 
 /// A bench report, ready to print.
 pub fn print_bench(report: &BenchReport, style: Style) -> String {
-    let mut page = Page { text: String::new(), style };
+    let mut page = TextPage::new(style);
     let steps = &report.run.steps;
     match &steps[..] {
         [step] => {
             let head =
                 format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report, step));
-            page.plain(None, &head);
-            page.plain(None, "");
+            page.plain(&head);
+            page.plain("");
             add_figures(&mut page, step);
             add_costs(&mut page, report, step);
         }
@@ -57,8 +29,8 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
             let levels = show::plural(steps.len() as u64, "level", "levels");
             let threads = show::plural(report.threads as u64, "thread", "threads");
             let url = style.paint(Weight::Strong, &report.asked.url.to_string());
-            page.plain(None, &format!("{url}   {levels}, {threads}, {}", report.run.protocol));
-            page.plain(None, "");
+            page.plain(&format!("{url}   {levels}, {threads}, {}", report.run.protocol));
+            page.plain("");
             match report.run.findings.get("comparison") {
                 Some(comparison) => add_comparison(&mut page, comparison),
                 None => add_levels(&mut page, steps),
@@ -66,21 +38,21 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
         }
     }
     if let Some(limit) = &report.limit {
-        page.plain(None, "");
+        page.plain("");
         let closes = steps.last().is_some_and(|step| closes(&step.plan));
         add_limit(&mut page, limit, closes);
     }
     for finding in report.run.findings.values() {
         if let Some(sentence) = finding["sentence"].as_str() {
-            page.plain(None, "");
-            page.plain(Some(Weight::Strong), &format!("  {sentence}"));
+            page.plain("");
+            page.painted(Weight::Strong, &format!("  {sentence}"));
         }
     }
-    page.plain(None, "");
-    page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
-    page.plain(Some(Weight::Faint), &format!("  seed {}", report.run.seed));
+    page.plain("");
+    page.painted(Weight::Faint, &format!("  {}", report.machine));
+    page.painted(Weight::Faint, &format!("  seed {}", report.run.seed));
     add_notes(&mut page, report);
-    page.text
+    page.finish()
 }
 
 fn how(report: &BenchReport, step: &StepReport) -> String {
@@ -127,13 +99,13 @@ const fn used_as(closes: bool) -> &'static str {
 
 /// A line for each measure that two subjects were compared by. Their turns are not told one by one: none of them says
 /// anything alone.
-fn add_comparison(page: &mut Page, comparison: &serde_json::Value) {
+fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
     for subject in ["a", "b"] {
-        page.plain(None, &format!("  {}  {}", subject.to_uppercase(), comparison[subject].as_str().unwrap_or("-")));
+        page.plain(&format!("  {}  {}", subject.to_uppercase(), comparison[subject].as_str().unwrap_or("-")));
     }
-    page.plain(None, "");
+    page.plain("");
     let header = format!("  {:<20}{:>12}{:>22}{:>24}", "", "B beside A", "95 % CI", "A beside itself");
-    page.plain(Some(Weight::Faint), &header);
+    page.painted(Weight::Faint, &header);
     for found in comparison["comparisons"].as_array().into_iter().flatten() {
         let ratio = |of: &str, end: &str| found["comparison"][of][end].as_f64();
         let percent = |ratio: Option<f64>| {
@@ -148,20 +120,20 @@ fn add_comparison(page: &mut Page, comparison: &serde_json::Value) {
             range("same")
         );
         let is_shown = found["is_shown"].as_bool().unwrap_or_default();
-        page.plain(is_shown.then_some(Weight::Strong), &line);
+        page.painted(is_shown.then_some(Weight::Strong), &line);
     }
     for left_out in comparison["not_compared"].as_array().into_iter().flatten() {
-        page.plain(Some(Weight::Warning), &format!("  {}", left_out["sentence"].as_str().unwrap_or("-")));
+        page.painted(Weight::Warning, &format!("  {}", left_out["sentence"].as_str().unwrap_or("-")));
     }
 }
 
 /// One line a level.
-fn add_levels(page: &mut Page, steps: &[StepReport]) {
+fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let header = format!(
         "  {:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {}",
         "offered", "answers/s", "p50", "p99", "lag p99", "errors", "verdict"
     );
-    page.plain(Some(Weight::Faint), &header);
+    page.painted(Weight::Faint, &header);
     for step in steps {
         let offered = match step.offered.rate_per_s {
             Some(rate) => format!("{}/s", show::figure(rate)),
@@ -179,20 +151,20 @@ fn add_levels(page: &mut Page, steps: &[StepReport]) {
             at(&step.lag, |times| times.p99_ns),
             show::percent(step.error_share),
         );
-        page.plain((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
+        page.painted((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
     }
 }
 
-fn add_figures(page: &mut Page, step: &StepReport) {
+fn add_figures(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
         format!("of {} offered, {} begun", show::figure(rate), show::figure(step.begun_per_s))
     });
     let offered: Vec<&str> =
         [offered.as_str(), bound(step, Figure::Rate)].into_iter().filter(|part| !part.is_empty()).collect();
-    page.line("requests/s", &show::figure(step.responses_per_s), &offered.join("; "));
+    page.named("requests/s", &show::figure(step.responses_per_s), &offered.join("; "));
     let received = format!("{}/s", show::bytes(step.bytes_in_per_s));
-    page.line("received", &received, &format!("{} in all", show::bytes(counts.bytes_in() as f64)));
+    page.named("received", &received, &format!("{} in all", show::bytes(counts.bytes_in() as f64)));
     match &step.response {
         Some(response) => {
             let bounds = match (step.soundness(Figure::Median), step.soundness(Figure::Tail)) {
@@ -202,46 +174,33 @@ fn add_figures(page: &mut Page, step: &StepReport) {
             let parts = [bounds, verdict::unanswered(step).unwrap_or_default()];
             let bounds =
                 parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ");
-            page.painted("latency", &percentiles(page.style, response), &bounds);
+            page.figures("latency", &percentiles(page.style(), response), &bounds);
             if step.plan.is_open() {
-                page.line("", "", "open loop: from when each request was due to its last byte");
+                page.named("", "", "open loop: from when each request was due to its last byte");
                 if let Some(service) = &step.service {
-                    page.painted("  service", &percentiles(page.style, service), "from when it was begun");
+                    page.figures("  service", &percentiles(page.style(), service), "from when it was begun");
                 }
                 if let Some(lag) = &step.lag {
-                    page.painted("  lag", &percentiles(page.style, lag), "from due to begun");
+                    page.figures("  lag", &percentiles(page.style(), lag), "from due to begun");
                 }
             } else {
-                page.line("", "", "closed loop: from the last answer's end to this one's; a stall is one slow answer");
+                page.named("", "", "closed loop: from the last answer's end to this one's; a stall is one slow answer");
             }
         }
-        None => page.line("latency", "-", "nothing was answered"),
+        None => page.named("latency", "-", "nothing was answered"),
     }
     if let Some(connect) = &step.phases.connect {
         let connections = show::plural(counts.connections, "connection", "connections");
-        page.painted("connect", &spread(page.style, connect), &connections);
+        page.figures("connect", &spread(page.style(), connect), &connections);
     }
     if let Some(tls) = &step.phases.tls {
         let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
-        page.painted("TLS handshake", &spread(page.style, tls), &resumed);
+        page.figures("TLS handshake", &spread(page.style(), tls), &resumed);
     }
-    let classes: Vec<String> = counts
-        .status_classes
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count)))
-        .collect();
-    let sent = format!("of {} sent", show::count(counts.requests_sent));
-    let classes = if classes.is_empty() { sent } else { format!("{}   {sent}", classes.join("  ")) };
-    page.line("answers", &show::count(counts.responses), &classes);
-    page.line("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
-    if step.requests.late > 0 {
-        page.line("  late", &show::count(step.requests.late), &verdict::lateness(step));
-    }
+    add_answers(page, step, format!("of {} sent", show::count(counts.requests_sent)));
     if step.requests.never_begun > 0 {
         let why = "arrivals that waited too long for a connection";
-        page.line("  never begun", &show::count(step.requests.never_begun), why);
+        page.named("  never begun", &show::count(step.requests.never_begun), why);
     }
     add_errors(page, step);
 }
@@ -252,67 +211,18 @@ fn bound(step: &StepReport, figure: Figure) -> &'static str {
     if soundness.is_sound() { "" } else { soundness.words() }
 }
 
-fn add_errors(page: &mut Page, step: &StepReport) {
-    let counts = &step.record.counts;
-    if counts.failures_total() == 0 {
-        page.line("errors", "none", "");
-        return;
-    }
-    let mut name = "errors";
-    for &kind in FailureKind::ALL {
-        let failures = counts.failures_of(kind);
-        if failures == 0 {
-            continue;
-        }
-        let details: Vec<String> = step
-            .record
-            .details
-            .iter()
-            .filter(|detail| detail.kind == kind)
-            .map(|detail| format!("{} {}", detail.detail, show::count(detail.count)))
-            .collect();
-        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
-        let figure = format!("{} {}", show::count(failures), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.text()));
-        name = "";
-    }
-}
-
-/// Names in the background, figures in front: `p50 1.00 ms   p99 ...`.
-fn named_durations(style: Style, figures: &[(&str, u64)]) -> String {
-    let shown: Vec<String> = figures
-        .iter()
-        .map(|(name, value_ns)| {
-            let value = show::duration(*value_ns as f64);
-            format!("{} {}", style.paint(Weight::Faint, name), style.paint(Weight::Strong, &value))
-        })
-        .collect();
-    shown.join("   ")
-}
-
-fn percentiles(style: Style, times: &Percentiles) -> String {
-    let figures = [
-        ("p50", times.p50_ns),
-        ("p90", times.p90_ns),
-        ("p99", times.p99_ns),
-        ("p99.9", times.p99_9_ns),
-        ("max", times.max_ns),
-    ];
-    named_durations(style, &figures)
-}
-
 fn spread(style: Style, times: &Percentiles) -> String {
     named_durations(style, &[("p50", times.p50_ns), ("p99", times.p99_ns), ("max", times.max_ns)])
 }
 
-fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
+fn add_costs(page: &mut TextPage, report: &BenchReport, step: &StepReport) {
     let per_request = |cost_ns: f64| format!("{} a request", show::duration(cost_ns));
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let threads = show::plural(report.threads as u64, "thread", "threads");
         let busy = show::percent(step.client.busy_share);
         let whose = if report.threads > 1 { "the busiest " } else { "" };
         let rest = format!("{threads}, {whose}{busy} busy{}", busy_wait(step));
-        page.line("client CPU", &per_request(cost_ns), &rest);
+        page.named("client CPU", &per_request(cost_ns), &rest);
     }
     match &report.server {
         Ok(found) => {
@@ -321,9 +231,9 @@ fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
             let threads = show::plural(found.busy_threads as u64, "busy thread", "busy threads");
             let processes = show::plural(found.processes.len() as u64, "process", "processes");
             let clock = step.server.map_or_else(String::new, |server| format!("; {}", server.cpu_clock.words()));
-            page.line("server CPU", &cost, &format!("{}, {processes}, {threads}{clock}", found.name));
+            page.named("server CPU", &cost, &format!("{}, {processes}, {threads}{clock}", found.name));
         }
-        Err(why) => page.line("server CPU", "-", &format!("not known: {why}")),
+        Err(why) => page.named("server CPU", "-", &format!("not known: {why}")),
     }
     let Some(kernel) = &step.kernel else { return };
     if kernel.tcp_retransmits + kernel.listen_overflows + kernel.listen_drops > 0 {
@@ -333,36 +243,36 @@ fn add_costs(page: &mut Page, report: &BenchReport, step: &StepReport) {
             show::count(kernel.listen_overflows),
             show::count(kernel.listen_drops),
         );
-        page.line("kernel", &text, "of the whole machine");
+        page.named("kernel", &text, "of the whole machine");
     }
 }
 
-fn add_limit(page: &mut Page, limit: &Limit, closes: bool) {
+fn add_limit(page: &mut TextPage, limit: &Limit, closes: bool) {
     let threads = show::plural(limit.threads as u64, "thread", "threads");
     let body = show::bytes(limit.body_bytes as f64);
     let way = if limit.by_sendfile { "by sendfile" } else { "from memory" };
     let elapsed = show::duration(limit.elapsed_ns as f64);
     let how = format!("bare loop on {threads}, {body} bodies {way}, {}, {elapsed}", used_as(closes));
-    page.line("machine limit", "", &how);
+    page.named("machine limit", "", &how);
     if limit.failures > 0 {
         let failures = show::plural(limit.failures, "request failed", "requests failed");
-        page.line("", &failures, "do not trust the comparison");
+        page.named("", &failures, "do not trust the comparison");
     }
     let share = format!("this run: {} of it", show::percent(limit.requests_share));
-    page.line("  requests/s", &show::figure(limit.requests_per_s), &share);
+    page.named("  requests/s", &show::figure(limit.requests_per_s), &share);
     let ratio = limit.cpu_ratio.map_or_else(String::new, |ratio| format!("this run: {ratio:.2} x"));
-    page.line("  CPU", &format!("{} a request", show::duration(limit.cpu_ns_per_request)), &ratio);
+    page.named("  CPU", &format!("{} a request", show::duration(limit.cpu_ns_per_request)), &ratio);
 }
 
-fn add_notes(page: &mut Page, report: &BenchReport) {
+fn add_notes(page: &mut TextPage, report: &BenchReport) {
     let notes = report.notes();
     let steps = &report.run.steps;
     let is_quiet = steps.iter().all(|step| step.invalid.is_empty() && step.failing.is_empty());
     if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
-        page.plain(None, "");
+        page.plain("");
     }
     for told in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
-        page.plain(Some(Weight::Warning), &format!("  note: {told}"));
+        page.painted(Weight::Warning, &format!("  note: {told}"));
     }
     for outcome in &report.run.thresholds {
         let found = outcome.found.as_deref().unwrap_or("there is no such value");
@@ -373,7 +283,7 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
             (true, true) => (None, format!("required {}: met, {found}", outcome.text)),
             (true, false) => (Some(Weight::Bad), format!("MISSED: {}: {found}", outcome.text)),
         };
-        page.plain(weight, &format!("  {met}"));
+        page.painted(weight, &format!("  {met}"));
     }
     // Where there are several levels, a reason says which one it is about.
     let level = |step: &StepReport| {
@@ -396,28 +306,28 @@ fn add_notes(page: &mut Page, report: &BenchReport) {
     let invalid: Vec<(InvalidReason, String)> = invalid.collect();
     let mut reasons: Vec<InvalidReason> = Vec::new();
     for told in alike(invalid.iter().map(|(reason, told)| (reason.name().to_owned(), told.clone()))) {
-        page.plain(Some(Weight::Warning), &format!("  {told}"));
+        page.painted(Weight::Warning, &format!("  {told}"));
         // As many as are told, in the same order.
         let next = invalid.iter().map(|(reason, _)| *reason).find(|reason| !reasons.contains(reason));
         if let Some(reason) = next {
             reasons.push(reason);
             let help = format!("    What to do: {} (flatout help {}).", reason.remedy(), reason.name());
-            page.plain(None, &help);
+            page.plain(&help);
         }
     }
     for told in alike(failing) {
-        page.plain(Some(Weight::Bad), &format!("  {told}"));
+        page.painted(Weight::Bad, &format!("  {told}"));
     }
 }
 
 /// What every figure is worth, where one does not hold.
-fn add_worth(page: &mut Page, step: &StepReport) {
+fn add_worth(page: &mut TextPage, step: &StepReport) {
     if step.invalid.is_empty() {
         return;
     }
     let weight = if step.has_sound() { Weight::Warning } else { Weight::Bad };
     let headline = if step.has_sound() { "  Not every figure holds" } else { "  INVALID: no figure holds" };
-    page.plain(Some(weight), &format!("{headline}: {}.", verdict::worth(step)));
+    page.painted(weight, &format!("{headline}: {}.", verdict::worth(step)));
 }
 
 /// Each kind of remark once, with how often else there was one of its kind: a comparison has dozens of levels.
@@ -438,43 +348,43 @@ fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
 
 /// A limits report, ready to print: every measure with its median, least and most.
 pub fn print_limits(report: &LimitsReport, style: Style) -> String {
-    let mut page = Page { text: String::new(), style };
+    let mut page = TextPage::new(style);
     let rounds = show::plural(u64::from(report.plan.rounds), "round", "rounds");
     let probe = show::duration(report.plan.probe.as_nanos() as f64);
     let cores = match report.cores.cores_used() {
         1 => "both roles on one core".to_owned(),
         _ => format!("server role on core {}, client role on core {}", report.cores.server, report.cores.client),
     };
-    page.plain(Some(Weight::Strong), "What this machine can do at most, over loopback");
-    page.plain(Some(Weight::Faint), &format!("{rounds} of {probe} a probe; {cores}"));
-    page.plain(None, "");
+    page.painted(Weight::Strong, "What this machine can do at most, over loopback");
+    page.painted(Weight::Faint, &format!("{rounds} of {probe} a probe; {cores}"));
+    page.plain("");
     let header = format!("  {:<36}{:>14}{:>14}{:>14}", "", "median", "min", "max");
-    page.plain(Some(Weight::Faint), &header);
+    page.painted(Weight::Faint, &header);
     for (measure, spread) in &report.measures {
         let is_measured = !spread.readings().is_empty();
         let show = |value: f64| if is_measured { quantity(measure.unit(), value) } else { "-".to_owned() };
         let median = style.paint(Weight::Strong, &format!("{:>14}", show(spread.median())));
         let around = format!("{:>14}{:>14}", show(spread.min()), show(spread.max()));
-        page.plain(None, &format!("  {:<36}{median}{}", measure.words(), style.paint(Weight::Faint, &around)));
+        page.plain(&format!("  {:<36}{median}{}", measure.words(), style.paint(Weight::Faint, &around)));
     }
-    page.plain(None, "");
+    page.plain("");
     let body = show::bytes(report.plan.body_bytes as f64);
-    page.plain(Some(Weight::Faint), &format!("  the bare loop answers with {body} bodies where nothing else is said"));
-    page.plain(Some(Weight::Faint), &format!("  {}", report.machine));
+    page.painted(Weight::Faint, &format!("  the bare loop answers with {body} bodies where nothing else is said"));
+    page.painted(Weight::Faint, &format!("  {}", report.machine));
     add_limits_notes(&mut page, report);
-    page.text
+    page.finish()
 }
 
-fn add_limits_notes(page: &mut Page, report: &LimitsReport) {
+fn add_limits_notes(page: &mut TextPage, report: &LimitsReport) {
     let notes = report.notes();
     if !notes.is_empty() || !report.gaps.is_empty() {
-        page.plain(None, "");
+        page.plain("");
     }
     for note in notes {
-        page.plain(Some(Weight::Warning), &format!("  note: {note}"));
+        page.painted(Weight::Warning, &format!("  note: {note}"));
     }
     for gap in &report.gaps {
-        page.plain(Some(Weight::Bad), &format!("  FAILED: {gap}"));
+        page.painted(Weight::Bad, &format!("  FAILED: {gap}"));
     }
 }
 
@@ -484,14 +394,6 @@ fn quantity(unit: Unit, value: f64) -> String {
         Unit::BytesPerSecond => format!("{}/s", show::bytes(value)),
         Unit::Nanoseconds | Unit::NanosecondsPerMebibyte => show::duration(value),
     }
-}
-
-/// The client's CPU time for staying awake, as an addition to its other CPU time; empty if it slept.
-pub(super) fn busy_wait(step: &StepReport) -> String {
-    let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
-    each.map_or_else(String::new, |each_ns| {
-        format!(", and {} an answer awake for what was due or awaited", show::duration(each_ns))
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The progress line on standard error.
 
-use super::style::{Style, Weight};
+use flatout_report::style::{Style, Weight};
 use crate::bench::{Live, Phase, Progress};
 use flatout_load::plan::Plan;
 use flatout_units::show;
@@ -114,7 +114,7 @@ fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> S
 mod tests {
     use super::{Reading, describe};
     use crate::bench::Live;
-    use crate::view::style::Style;
+    use flatout_report::style::Style;
     use hdrhistogram::Histogram;
     use std::time::Instant;
 

@@ -1,8 +1,8 @@
 //! Bar charts: one group per value of a variable, one bar per server, with the range of repetitions as whiskers.
 
 use super::figures::shown;
-use flatout_lab::view::chart::{Axis, LOOKS, Quantity, escape};
-use std::fmt::Write as _;
+use flatout_report::chart::{Axis, LOOKS, Quantity};
+use flatout_report::svg::{Svg, escape};
 
 /// One bar.
 pub(super) struct Bar {
@@ -51,68 +51,44 @@ pub(super) fn draw(title: &str, what: &str, groups: &[Group]) -> String {
     let x = |value: f64| LEFT + axis.place(value).unwrap_or(0.0) * (WIDTH - RIGHT - LEFT);
     let height = |group: &Group| BAR * group.bars.len() as f64 + GAP;
     let bottom = TOP + groups.iter().map(height).sum::<f64>();
-    let mut svg = format!(
-        r#"<svg class="chart" viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="{}">"#,
-        bottom + BOTTOM,
-        escape(title)
-    );
+    let mut svg = Svg::new(WIDTH, bottom + BOTTOM, title);
     for (place, text) in axis.ticks() {
         let at = LEFT + place * (WIDTH - RIGHT - LEFT);
-        // Bytes have no tick of their own in the lab's axes; their bars say them.
-        let text = if quantity == Quantity::Count { "" } else { text };
-        let _ = write!(
-            svg,
-            r#"<line class="grid" x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom:.1}"/><text class="tick" x="{at:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
-            bottom + 15.0,
-            escape(text)
-        );
+        svg.grid_line((at, TOP), (at, bottom));
+        // An axis of bytes has no ticks; the bars say their values.
+        if quantity != Quantity::Count {
+            svg.anchored_text("tick", at, bottom + 15.0, "middle", text);
+        }
     }
     let mut y = TOP;
     for group in groups {
         let middle = y + BAR * group.bars.len() as f64 / 2.0 + 4.0;
-        let _ = write!(
-            svg,
-            r#"<text class="axis" x="{:.1}" y="{middle:.1}" text-anchor="end">{}</text>"#,
-            LEFT - 7.0,
-            escape(&group.name)
-        );
+        svg.anchored_text("axis", LEFT - 7.0, middle, "end", &group.name);
         for bar in &group.bars {
             add_bar(&mut svg, bar, y, x);
             y += BAR;
         }
         y += GAP;
     }
-    let _ = write!(
-        svg,
-        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">{}</text></svg>"#,
-        f64::midpoint(LEFT, WIDTH - RIGHT),
-        bottom + 34.0,
-        escape(if quantity == Quantity::Count { what } else { axis.title() })
-    );
-    svg
+    let what = if quantity == Quantity::Count { what } else { axis.title() };
+    svg.anchored_text("axis", f64::midpoint(LEFT, WIDTH - RIGHT), bottom + 34.0, "middle", what);
+    svg.finish()
 }
 
-fn add_bar(svg: &mut String, bar: &Bar, y: f64, x: impl Fn(f64) -> f64) {
+fn add_bar(svg: &mut Svg, bar: &Bar, y: f64, x: impl Fn(f64) -> f64) {
     let (look, dashed) = (bar.look % LOOKS, if bar.is_other { " dashed" } else { "" });
     let (end, middle) = (x(bar.value), y + BAR / 2.0);
-    let words = format!("{}: {}", bar.name, shown(&bar.unit, bar.value));
-    let _ = write!(
-        svg,
-        r#"<rect class="marker s{look}{dashed}" x="{LEFT}" y="{:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
+    let value = shown(&bar.unit, bar.value);
+    svg.add(format_args!(
+        r#"<rect class="marker s{look}{dashed}" x="{LEFT}" y="{:.1}" width="{:.1}" height="{:.1}"><title>{}: {value}</title></rect>"#,
         y + 1.0,
         (end - LEFT).max(0.8),
         BAR - 2.0,
-        escape(&words)
-    );
+        escape(&bar.name)
+    ));
     if bar.max > bar.min {
         let (from, to) = (x(bar.min), x(bar.max));
-        let _ = write!(svg, r#"<path class="grid" d="M{from:.1} {middle:.1}H{to:.1}"/>"#);
+        svg.path("grid", format_args!("M{from:.1} {middle:.1}H{to:.1}"));
     }
-    let _ = write!(
-        svg,
-        r#"<text class="tick" x="{:.1}" y="{:.1}">{}</text>"#,
-        x(bar.max.max(bar.value)) + 4.0,
-        middle + 4.0,
-        escape(&shown(&bar.unit, bar.value))
-    );
+    svg.text("tick", x(bar.max.max(bar.value)) + 4.0, middle + 4.0, &value);
 }

@@ -9,12 +9,11 @@ use super::figures::{explained, heading};
 use crate::document::{Cell, StepEntry};
 use crate::measure::Measure;
 use crate::pairs::{SEED, pairs};
-use flatout_lab::view::chart::escape;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
 use flatout_load::stats::compare::{Comparison, Finding, Measure as Compared, MeasureKind};
+use flatout_report::svg::{Svg, escape};
 use maud::{Markup, PreEscaped, html};
-use std::fmt::Write as _;
 
 /// The name of the first server's second turn ends so.
 const AGAIN: &str = "-again";
@@ -128,20 +127,12 @@ fn forest(effects: &[&Effect]) -> String {
     let (low, high) = (low.max(1e-3).ln() - 0.02, high.max(1e-3).ln() + 0.02);
     let x = |ratio: f64| LEFT + (ratio.max(1e-3).ln() - low) / (high - low) * (WIDTH - RIGHT - LEFT);
     let bottom = TOP + ROW * effects.len() as f64;
-    let mut svg = format!(
-        r#"<svg class="chart" viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="confidence intervals">"#,
-        bottom + BOTTOM
-    );
+    let mut svg = Svg::new(WIDTH, bottom + BOTTOM, "confidence intervals");
     for ratio in ticks(low, high) {
-        let (at, y) = (x(ratio), bottom + 15.0);
-        // Writing to a String cannot fail, here and below.
-        let _ = write!(
-            svg,
-            r#"<line class="grid" x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom:.1}"/><text class="tick" x="{at:.1}" y="{y:.1}" text-anchor="middle">{ratio}</text>"#
-        );
+        svg.grid_line((x(ratio), TOP), (x(ratio), bottom));
+        svg.anchored_text("tick", x(ratio), bottom + 15.0, "middle", &ratio.to_string());
     }
-    let one = x(1.0);
-    let _ = write!(svg, r#"<path class="line s5 dashed" d="M{one:.1} {TOP}V{bottom:.1}"/>"#);
+    svg.path("line s5 dashed", format_args!("M{:.1} {TOP}V{bottom:.1}", x(1.0)));
     for (row, effect) in effects.iter().enumerate() {
         let y = TOP + ROW * (row as f64 + 0.5);
         let Interval { estimate, low, high } = effect.comparison.ratio;
@@ -157,26 +148,17 @@ fn forest(effects: &[&Effect]) -> String {
             format!("{} {}", effect.server, values.join(" "))
         };
         let (from, to, at) = (x(low), x(high), x(estimate));
-        let _ = write!(
-            svg,
-            r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="end">{}</text><path class="line s{look}" d="M{from:.1} {y:.1}H{to:.1}M{from:.1} {:.1}v8M{to:.1} {:.1}v8"/><circle class="marker s{look}" cx="{at:.1}" cy="{y:.1}" r="3.4"><title>{}</title></circle><text class="tick" x="{:.1}" y="{:.1}">{estimate:.3}</text>"#,
-            LEFT - 8.0,
-            y + 4.0,
-            escape(&name),
-            y - 4.0,
-            y - 4.0,
-            escape(&effect.sentence()),
-            WIDTH - RIGHT + 8.0,
-            y + 4.0,
-        );
+        svg.anchored_text("axis", LEFT - 8.0, y + 4.0, "end", &name);
+        let whiskers = format_args!("M{from:.1} {y:.1}H{to:.1}M{from:.1} {0:.1}v8M{to:.1} {0:.1}v8", y - 4.0);
+        svg.path(&format!("line s{look}"), whiskers);
+        svg.add(format_args!(
+            r#"<circle class="marker s{look}" cx="{at:.1}" cy="{y:.1}" r="3.4"><title>{}</title></circle>"#,
+            escape(&effect.sentence())
+        ));
+        svg.text("tick", WIDTH - RIGHT + 8.0, y + 4.0, &format!("{estimate:.3}"));
     }
-    let _ = write!(
-        svg,
-        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">times (log scale)</text></svg>"#,
-        f64::midpoint(LEFT, WIDTH - RIGHT),
-        bottom + 34.0
-    );
-    svg
+    svg.anchored_text("axis", f64::midpoint(LEFT, WIDTH - RIGHT), bottom + 34.0, "middle", "times (log scale)");
+    svg.finish()
 }
 
 /// Round ratios between the ends, few enough to be read.

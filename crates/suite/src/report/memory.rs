@@ -1,8 +1,8 @@
 //! Memory over the run: the memory of each server's processes after each measurement, in order.
 
 use crate::document::{Cell, SuiteReport};
-use flatout_lab::view::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
-use flatout_lab::view::html::figure;
+use flatout_report::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
+use flatout_report::html::figure;
 use maud::{Markup, html};
 
 /// Lines of the picture, at most.

@@ -2,7 +2,7 @@
 
 use super::{Runs, checks_by_weight, headline, memory, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};
-use flatout_lab::view::html::{date, document};
+use flatout_report::html::{date, document};
 use maud::{Markup, html};
 
 /// The style of this page, in addition to the lab's.

@@ -6,8 +6,8 @@ use super::figures::{explained, heading};
 use super::seeds::{Beside, beside};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
-use flatout_lab::view::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
-use flatout_lab::view::html::{figure, swatch};
+use flatout_report::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
+use flatout_report::html::{figure, swatch};
 use maud::{Markup, PreEscaped, html};
 
 /// Groups of one picture, at most; the rest stands in the table.

@@ -7,7 +7,7 @@ use super::unsound::unsound_lines;
 use super::{Runs, combination, effects, pictures};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
-use flatout_lab::view::classic::Classic;
+use flatout_report::classic::Classic;
 use flatout_units::show;
 use maud::{Markup, html};
 

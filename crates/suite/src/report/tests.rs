@@ -1,7 +1,7 @@
 use super::fixture::{EVIL, hostile, report};
 use super::{effects, headline, html, text};
 use crate::document::{SuiteReport, Verdict};
-use flatout_lab::view::style::Style;
+use flatout_report::style::Style;
 
 /// Everything that would make a browser ask for something.
 const LOADS: [&str; 9] = ["src=", "href=", "url(", "@import", "<link", "<script", "<iframe", "<img", "xlink"];

@@ -6,7 +6,8 @@ use super::figures::{heading, shown};
 use super::unsound::unsound_lines;
 use super::{checks_by_weight, headline};
 use crate::document::{StepEntry, SuiteReport, Verdict};
-use flatout_lab::view::style::{Style, Weight};
+use flatout_report::page::TextPage;
+use flatout_report::style::{Style, Weight};
 use flatout_units::show;
 use std::fmt::Write as _;
 
@@ -14,13 +15,12 @@ use std::fmt::Write as _;
 const COLUMNS_MAX: usize = 6;
 
 pub(super) fn text(report: &SuiteReport, style: Style) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail, here and below.
-    let _ = writeln!(text, "{}", style.paint(Weight::Strong, &format!("{}: {}", report.suite, report.about)));
+    let mut page = TextPage::new(style);
+    page.painted(Weight::Strong, &format!("{}: {}", report.suite, report.about));
     for step in &report.steps {
-        add_step(&mut text, report, step, style);
+        add_step(&mut page, report, step);
     }
-    text.push('\n');
+    page.plain("");
     // The most important one last, where a reader of a terminal looks.
     for check in checks_by_weight(report).iter().rev() {
         let weight = match check.verdict {
@@ -28,29 +28,29 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
             Verdict::NotShown | Verdict::NotJudged => Weight::Warning,
             Verdict::Missed => Weight::Bad,
         };
-        let _ = writeln!(text, "{}: {}", check.name, style.paint(weight, check.verdict.word()));
+        page.plain(&format!("{}: {}", check.name, style.paint(weight, check.verdict.word())));
         for finding in &check.findings {
-            let _ = writeln!(text, "  {}", style.paint(Weight::Faint, &finding.sentence));
+            page.painted(Weight::Faint, &format!("  {}", finding.sentence));
         }
     }
-    let _ = writeln!(text, "{}", measurements(report));
+    page.plain(&measurements(report));
     for server in &report.servers {
         if let Some(why) = &server.absent {
             let line = format!("{} was left out: {}", server.name, why.text);
-            let _ = writeln!(text, "{}", style.paint(Weight::Warning, &line));
+            page.painted(Weight::Warning, &line);
         }
     }
     for why in report.testbeds.iter().filter_map(|testbed| testbed.absent.as_ref()) {
-        let _ = writeln!(text, "{}", style.paint(Weight::Warning, &why.text));
+        page.painted(Weight::Warning, &why.text);
     }
     if report.interrupted {
         let line = "ended before its time; run it again with the same --out to go on";
-        let _ = writeln!(text, "{}", style.paint(Weight::Warning, line));
+        page.painted(Weight::Warning, line);
     }
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
     let weight = if is_missed || !report.troubles.is_empty() { Weight::Bad } else { Weight::Good };
-    let _ = writeln!(text, "{}", style.paint(weight, &headline(report)));
-    text
+    page.painted(weight, &headline(report));
+    page.finish()
 }
 
 /// Number of measurements, of those with an invalid figure, and of those without a valid one.
@@ -68,11 +68,13 @@ fn measurements(report: &SuiteReport) -> String {
     text
 }
 
-fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: Style) {
+fn add_step(page: &mut TextPage, report: &SuiteReport, step: &StepEntry) {
     let about = if step.about.is_empty() { String::new() } else { format!("  {}", step.about) };
-    let _ = writeln!(text, "\n{}{}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &about));
+    let style = page.style();
+    page.plain("");
+    page.plain(&format!("{}{}", style.paint(Weight::Strong, &step.name), style.paint(Weight::Faint, &about)));
     if let Some(why) = &step.absent {
-        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("left out: {}", why.text)));
+        page.painted(Weight::Warning, &format!("  left out: {}", why.text));
         return;
     }
     let mut measures = of_table(report, step);
@@ -94,27 +96,8 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry, style: St
         }
         rows.push(row);
     }
-    add_table(text, &rows, step.variables.len() + 1, style);
+    page.table(&rows, step.variables.len() + 1);
     for line in unsound_lines(step) {
-        let _ = writeln!(text, "  {}", style.paint(Weight::Warning, &format!("* {line}")));
-    }
-}
-
-/// Words to the left, figures to the right; the last cell of a short row may stand out.
-fn add_table(text: &mut String, rows: &[Vec<String>], words: usize, style: Style) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let wide = |column: usize| {
-        let cells = rows.iter().filter(|row| row.len() == columns).filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(wide).collect();
-    for (index, row) in rows.iter().enumerate() {
-        let mut line = String::from(" ");
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths.get(column).copied().unwrap_or(0);
-            let _ = if column < words { write!(line, " {cell:<width$} ") } else { write!(line, " {cell:>width$} ") };
-        }
-        let line = line.trim_end();
-        let _ = writeln!(text, "{}", if index == 0 { style.paint(Weight::Faint, line) } else { line.to_owned() });
+        page.painted(Weight::Warning, &format!("  * {line}"));
     }
 }

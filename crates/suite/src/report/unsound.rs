@@ -1,7 +1,7 @@
 //! Invalid figures of a step's runs, with reasons and remedies.
 
 use crate::document::StepEntry;
-use flatout_lab::view::verdict::label;
+use flatout_report::verdict::label;
 use flatout_load::judge::{Figure, InvalidReason};
 use flatout_units::show;
 

@@ -105,7 +105,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     if stop.is_asked() {
         return Ending::Stopped;
     }
-    if let Ok(report) = flatout_lab::view::bundle::read(&files.part) {
+    if let Ok(report) = flatout_report::bundle::read(&files.part) {
         return Ending::Report(Box::new(report));
     }
     let said = tail(&files.said).join("; ");

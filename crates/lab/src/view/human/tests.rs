@@ -8,7 +8,7 @@ use crate::spread::Spread;
 use crate::target::TargetUnknown;
 use crate::url::Url;
 use crate::view::json::{bench_value, limits_value};
-use crate::view::style::Style;
+use flatout_report::style::Style;
 use flatout_load::FailureKind;
 use flatout_load::plan::{Plan, Stop};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings, Sample};

@@ -5,8 +5,8 @@
 
 use super::{Standing, Watch, draw};
 use crate::bench::{Live, Phase, Progress};
-use crate::view::style::Style;
-use crate::view::verdict;
+use flatout_report::style::Style;
+use flatout_report::verdict;
 use flatout_load::plan::Plan;
 use flatout_net::client::watch_endings;
 use ratatui::Terminal;

@@ -1,5 +1,5 @@
 use super::page;
-use crate::view::fixture;
+use crate::fixture;
 
 /// Everything that would make a browser ask for something.
 const LOADS: [&str; 9] = ["src=", "href=", "url(", "@import", "<link", "<script", "<iframe", "<img", "xlink"];

@@ -1,5 +1,5 @@
 use super::{Classic, Parts, spread};
-use crate::view::fixture;
+use crate::fixture;
 
 /// Words that stand in every report of the original; what is between them differs.
 fn assert_layout(text: &str, layout: &str) {

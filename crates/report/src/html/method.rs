@@ -1,7 +1,7 @@
 //! What a reader needs to repeat the run, and what questions asked of it found.
 
 use super::date;
-use crate::view::{command, plan_words};
+use crate::{command, plan_words};
 use flatout_load::report::RunReport;
 use flatout_units::show;
 use maud::{Markup, html};

@@ -1,5 +1,5 @@
 use super::{OpenError, read, rerun, write};
-use crate::view::fixture;
+use crate::fixture;
 use flatout_load::report::RunReport;
 use std::fs;
 use std::path::{Path, PathBuf};

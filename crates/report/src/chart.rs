@@ -8,7 +8,6 @@ mod axis;
 mod draw;
 
 pub use axis::{Axis, Quantity};
-pub use draw::escape;
 
 /// Number of distinct styles of series; further series reuse them.
 pub const LOOKS: usize = 6;

@@ -241,7 +241,7 @@ fn errors(report: &RunReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::{files, quote};
-    use crate::view::fixture;
+    use crate::fixture;
 
     #[test]
     fn tables_have_as_many_fields_as_names() {

@@ -23,7 +23,7 @@ pub fn log(report: &RunReport) -> Log {
 #[cfg(test)]
 mod tests {
     use super::log;
-    use crate::view::fixture;
+    use crate::fixture;
     use flatout_load::record::hlog::Log;
 
     #[test]

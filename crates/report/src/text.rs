@@ -2,46 +2,17 @@
 //!
 //! A run of one step is shown line by line; a sweep as a table with one row per step.
 
-use super::human::busy_wait;
+use super::figures::{add_answers, add_errors, busy_wait, percentiles};
+use super::page::TextPage;
 use super::plan_words;
 use super::style::{Style, Weight};
 use super::verdict::{self, Tone, Verdict};
-use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
-use std::fmt::Write as _;
-
-/// Width of the names at the left.
-const NAME_WIDTH: usize = 15;
-
-struct Page {
-    text: String,
-    style: Style,
-}
-
-impl Page {
-    /// A name, its figure, and what explains it.
-    fn line(&mut self, name: &str, strong: &str, rest: &str) {
-        let strong = self.style.paint(Weight::Strong, strong);
-        let gap = if strong.is_empty() || rest.is_empty() { "" } else { "   " };
-        let rest = self.style.paint(Weight::Faint, rest);
-        // Writing to a String cannot fail, here and below.
-        let _ = writeln!(self.text, "  {name:<NAME_WIDTH$}  {strong}{gap}{rest}");
-    }
-
-    fn plain(&mut self, text: &str) {
-        let _ = writeln!(self.text, "{text}");
-    }
-
-    fn painted(&mut self, weight: Weight, text: &str) {
-        let text = self.style.paint(weight, text);
-        self.plain(&text);
-    }
-}
 
 /// A run, ready to print.
 pub fn print(report: &RunReport, style: Style) -> String {
-    let mut page = Page { text: String::new(), style };
+    let mut page = TextPage::new(style);
     let plan = report.steps.first().map(|step| plan_words::of(&step.plan)).unwrap_or_default();
     let title = style.paint(Weight::Strong, &report.label);
     page.plain(&format!("{title}   {}", style.paint(Weight::Faint, &format!("{}, {plan}", report.protocol))));
@@ -72,11 +43,11 @@ pub fn print(report: &RunReport, style: Style) -> String {
             limit.unit,
             limit.words
         );
-        page.line("limit", "", &share);
+        page.named("limit", "", &share);
     }
     for (name, finding) in &report.findings {
         if let Some(sentence) = finding.get("sentence").or(finding.get("text")).and_then(|sentence| sentence.as_str()) {
-            page.line(name, sentence, "");
+            page.named(name, sentence, "");
         }
     }
     page.plain("");
@@ -92,10 +63,10 @@ pub fn print(report: &RunReport, style: Style) -> String {
             report.seed
         ),
     );
-    page.text
+    page.finish()
 }
 
-fn add_verdict(page: &mut Page, report: &RunReport) {
+fn add_verdict(page: &mut TextPage, report: &RunReport) {
     let Verdict { tone, headline, figures, reasons } = verdict::of(report);
     let weight = match tone {
         Tone::Good => Weight::Good,
@@ -113,22 +84,11 @@ fn add_verdict(page: &mut Page, report: &RunReport) {
     }
 }
 
-fn percentiles(times: &Percentiles) -> String {
-    let figures = [
-        ("p50", times.p50_ns),
-        ("p90", times.p90_ns),
-        ("p99", times.p99_ns),
-        ("p99.9", times.p99_9_ns),
-        ("max", times.max_ns),
-    ];
-    figures.map(|(name, ns)| format!("{name} {}", show::duration(ns as f64))).join("   ")
-}
-
-fn add_step(page: &mut Page, step: &StepReport) {
+fn add_step(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", show::figure(rate)));
-    page.line("answers/s", &show::figure(step.responses_per_s), &offered);
-    page.line(
+    page.named("answers/s", &show::figure(step.responses_per_s), &offered);
+    page.named(
         "received",
         &format!("{}/s", show::bytes(step.bytes_in_per_s)),
         &format!("{} in all", show::bytes(counts.bytes_in() as f64)),
@@ -141,10 +101,10 @@ fn add_step(page: &mut Page, step: &StepReport) {
         match times {
             Some(times) if name == "response" => {
                 let of = verdict::unanswered(step).map_or_else(String::new, |of| format!("; {of}"));
-                page.line(name, &percentiles(times), &format!("{what}{of}"));
+                page.figures(name, &percentiles(page.style(), times), &format!("{what}{of}"));
             }
-            Some(times) if step.plan.is_open() => page.line(name, &percentiles(times), what),
-            None if name == "response" => page.line(name, "-", "nothing was answered"),
+            Some(times) if step.plan.is_open() => page.figures(name, &percentiles(page.style(), times), what),
+            None if name == "response" => page.named(name, "-", "nothing was answered"),
             _ => {}
         }
     }
@@ -156,30 +116,21 @@ fn add_step(page: &mut Page, step: &StepReport) {
         ("  transfer", &step.phases.transfer),
     ] {
         if let Some(phase) = phase {
-            page.line(name, &percentiles(phase), &show::count(phase.count));
+            page.figures(name, &percentiles(page.style(), phase), &show::count(phase.count));
         }
     }
-    let classes: Vec<String> = counts
-        .status_classes
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count)))
-        .collect();
-    let of = format!("of {} begun", show::count(counts.requests_begun));
-    page.line("answers", &show::count(counts.responses), &format!("{}   {of}", classes.join("  ")));
-    page.line("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
-    if step.requests.late > 0 {
-        page.line("  late", &show::count(step.requests.late), &verdict::lateness(step));
-    }
+    add_answers(page, step, format!("of {} begun", show::count(counts.requests_begun)));
     add_errors(page, step);
+    if step.tally.dropped > 0 {
+        page.named("never begun", &show::count(step.tally.dropped), "arrivals that waited too long for a connection");
+    }
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let busy = format!("busiest thread {} busy{}", show::percent(step.client.busy_share), busy_wait(step));
-        page.line("client CPU", &format!("{} an answer", show::duration(cost_ns)), &busy);
+        page.named("client CPU", &format!("{} an answer", show::duration(cost_ns)), &busy);
     }
     if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {
         let cores = format!("{:.2} cores used, {}", server.cores_used, server.cpu_clock.words());
-        page.line("server CPU", &format!("{} an answer", show::duration(cost_ns)), &cores);
+        page.named("server CPU", &format!("{} an answer", show::duration(cost_ns)), &cores);
     }
     if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
         let words = format!(
@@ -187,42 +138,18 @@ fn add_step(page: &mut Page, step: &StepReport) {
             show::count(kernel.tcp_retransmits),
             show::count(kernel.listen_overflows)
         );
-        page.line("kernel", &words, "of the whole machine");
+        page.named("kernel", &words, "of the whole machine");
     }
     for agent in &step.client.agents {
         let sign = if agent.skew_ns < 0 { "-" } else { "" };
         let skew = format!("began {sign}{} late", show::duration(agent.skew_ns.unsigned_abs() as f64));
         let state = if agent.lost { "LOST" } else { "whole" };
         let words = format!("{}   {skew}, {} busy, {state}", agent.name, show::percent(agent.busy_share));
-        page.line("agent", &show::count(agent.responses), &words);
+        page.named("agent", &show::count(agent.responses), &words);
     }
 }
 
-fn add_errors(page: &mut Page, step: &StepReport) {
-    let counts = &step.record.counts;
-    if counts.failures_total() == 0 {
-        page.line("errors", "none", "");
-    }
-    let mut name = "errors";
-    for kind in FailureKind::ALL.iter().copied().filter(|kind| counts.failures_of(*kind) > 0) {
-        let details: Vec<String> = step
-            .record
-            .details
-            .iter()
-            .filter(|detail| detail.kind == kind)
-            .map(|detail| format!("{} {}", detail.detail, show::count(detail.count)))
-            .collect();
-        let details = if details.is_empty() { String::new() } else { format!(" ({})", details.join(", ")) };
-        let figure = format!("{} {}", show::count(counts.failures_of(kind)), kind.name());
-        page.line(name, &figure, &format!("{}{details}", kind.text()));
-        name = "";
-    }
-    if step.tally.dropped > 0 {
-        page.line("never begun", &show::count(step.tally.dropped), "arrivals that waited too long for a connection");
-    }
-}
-
-fn add_steps(page: &mut Page, steps: &[StepReport]) {
+fn add_steps(page: &mut TextPage, steps: &[StepReport]) {
     page.painted(
         Weight::Faint,
         &format!(
@@ -235,7 +162,7 @@ fn add_steps(page: &mut Page, steps: &[StepReport]) {
             step.response.as_ref().map_or_else(|| "-".to_owned(), |times| show::duration(pick(times) as f64))
         };
         let short = verdict::short(step);
-        let verdict = if step.invalid.is_empty() { short } else { page.style.paint(Weight::Bad, &short) };
+        let verdict = if step.invalid.is_empty() { short } else { page.style().paint(Weight::Bad, &short) };
         page.plain(&format!(
             "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {verdict}",
             verdict::load(step),
@@ -252,8 +179,8 @@ fn add_steps(page: &mut Page, steps: &[StepReport]) {
 #[cfg(test)]
 mod tests {
     use super::print;
-    use crate::view::fixture;
-    use crate::view::style::Style;
+    use crate::fixture;
+    use crate::style::Style;
 
     #[test]
     fn one_step_is_told_line_by_line() {

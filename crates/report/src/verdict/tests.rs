@@ -1,5 +1,5 @@
 use super::{Tone, of};
-use crate::view::fixture;
+use crate::fixture;
 use flatout_load::judge::threshold::ThresholdOutcome;
 use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::report::Reason;

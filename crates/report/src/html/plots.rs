@@ -1,8 +1,8 @@
 //! The pictures of the report, and their legends.
 
 use super::tables::busiest;
-use crate::view::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
-use crate::view::verdict;
+use crate::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
+use crate::verdict;
 use flatout_load::record::series::{Point, heat_floor_ns};
 use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
@@ -193,7 +193,7 @@ fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
 
 /// A step's points that are over: the last one ends with the run and not with its second, and a rate of it would be too
 /// low.
-pub(in crate::view) fn whole_points(step: &StepReport) -> Vec<Point> {
+pub(crate) fn whole_points(step: &StepReport) -> Vec<Point> {
     let series = &step.record.series;
     let length_ns = series.step_s.max(1) * 1_000_000_000;
     let end_ns = step.record.measured_from_ns.saturating_add(step.elapsed_ns).saturating_sub(series.start_ns);

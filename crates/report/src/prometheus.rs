@@ -183,7 +183,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{escape, metrics};
-    use crate::view::fixture;
+    use crate::fixture;
     use std::collections::BTreeSet;
 
     #[test]

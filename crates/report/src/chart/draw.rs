@@ -1,6 +1,7 @@
 //! From a chart to its `<svg>`.
 
 use super::{Axis, Chart, LOOKS, Line, Side};
+use crate::svg::{Svg, escape};
 use std::fmt::Write as _;
 
 /// Size of the drawing in its own units. Small, so that its text stays legible when a phone shows all of it.
@@ -37,13 +38,7 @@ impl Frame {
 pub(super) fn draw(chart: &Chart) -> String {
     let right = if chart.right.is_some() { LEFT } else { RIGHT };
     let frame = Frame { left: LEFT, right: WIDTH - right, top: TOP, bottom: HEIGHT - BOTTOM };
-    let mut svg = String::with_capacity(4096);
-    // Writing to a String cannot fail, here and below.
-    let _ = write!(
-        svg,
-        r#"<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{}">"#,
-        escape(&chart.title)
-    );
+    let mut svg = Svg::new(WIDTH, HEIGHT, &chart.title);
     add_grid(&mut svg, &frame, chart);
     for cell in &chart.cells {
         let places =
@@ -51,12 +46,11 @@ pub(super) fn draw(chart: &Chart) -> String {
         let [Some(x0), Some(x1), Some(y0), Some(y1)] = places else { continue };
         let (x0, x1, y0, y1) = (frame.x(x0), frame.x(x1), frame.y(y0), frame.y(y1));
         let depth = cell.depth.clamp(0.0, 1.0);
-        let _ = write!(
-            svg,
+        svg.add(format_args!(
             r#"<rect class="heat" x="{x0:.1}" y="{y1:.1}" width="{:.1}" height="{:.1}" fill-opacity="{depth:.2}"/>"#,
             x1 - x0,
             y0 - y1
-        );
+        ));
     }
     for line in &chart.lines {
         let axis = match (&chart.right, line.side) {
@@ -65,67 +59,45 @@ pub(super) fn draw(chart: &Chart) -> String {
         };
         add_line(&mut svg, &frame, line, &chart.x, axis);
     }
-    svg.push_str("</svg>");
-    svg
+    svg.finish()
 }
 
-fn add_grid(svg: &mut String, frame: &Frame, chart: &Chart) {
+fn add_grid(svg: &mut Svg, frame: &Frame, chart: &Chart) {
     for (place, text) in chart.left.ticks() {
         let y = frame.y(place);
-        let _ = write!(
-            svg,
-            r#"<line class="grid" x1="{:.1}" y1="{y:.1}" x2="{:.1}" y2="{y:.1}"/><text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
-            frame.left,
-            frame.right,
-            frame.left - 5.0,
-            y + 4.0,
-            escape(text)
-        );
+        svg.grid_line((frame.left, y), (frame.right, y));
+        svg.anchored_text("tick", frame.left - 5.0, y + 4.0, "end", text);
     }
     for (place, text) in chart.right.iter().flat_map(Axis::ticks) {
-        let y = frame.y(place) + 4.0;
-        let _ = write!(svg, r#"<text class="tick" x="{:.1}" y="{y:.1}">{}</text>"#, frame.right + 5.0, escape(text));
+        svg.text("tick", frame.right + 5.0, frame.y(place) + 4.0, text);
     }
     let mut last_x = f64::NEG_INFINITY;
     for (place, text) in chart.x.ticks() {
         let x = frame.x(place);
-        let _ = write!(
-            svg,
-            r#"<line class="grid" x1="{x:.1}" y1="{:.1}" x2="{x:.1}" y2="{:.1}"/>"#,
-            frame.top, frame.bottom
-        );
+        svg.grid_line((x, frame.top), (x, frame.bottom));
         // A label that would touch the one before it is left out; its line stays.
         let half = 3.6 * text.chars().count() as f64;
         if x - half > last_x + 4.0 {
             last_x = x + half;
-            let y = frame.bottom + 15.0;
-            let _ =
-                write!(svg, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#, escape(text));
+            svg.anchored_text("tick", x, frame.bottom + 15.0, "middle", text);
         }
     }
     let middle = (f64::midpoint(frame.left, frame.right), f64::midpoint(frame.top, frame.bottom));
-    let _ = write!(
-        svg,
-        r#"<text class="axis" x="{:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
-        middle.0,
-        HEIGHT - 8.0,
-        escape(chart.x.title())
-    );
+    svg.anchored_text("axis", middle.0, HEIGHT - 8.0, "middle", chart.x.title());
     add_vertical_title(svg, 11.0, middle.1, chart.left.title());
     if let Some(right) = &chart.right {
         add_vertical_title(svg, WIDTH - 4.0, middle.1, right.title());
     }
 }
 
-fn add_vertical_title(svg: &mut String, x: f64, y: f64, title: &str) {
-    let _ = write!(
-        svg,
+fn add_vertical_title(svg: &mut Svg, x: f64, y: f64, title: &str) {
+    svg.add(format_args!(
         r#"<text class="axis" x="{x:.1}" y="{y:.1}" text-anchor="middle" transform="rotate(-90 {x:.1} {y:.1})">{}</text>"#,
         escape(title)
-    );
+    ));
 }
 
-fn add_line(svg: &mut String, frame: &Frame, line: &Line, x_axis: &Axis, y_axis: &Axis) {
+fn add_line(svg: &mut Svg, frame: &Frame, line: &Line, x_axis: &Axis, y_axis: &Axis) {
     let look = line.look % LOOKS;
     let dashed = if line.is_dashed { " dashed" } else { "" };
     let mut path = String::new();
@@ -141,6 +113,7 @@ fn add_line(svg: &mut String, frame: &Frame, line: &Line, x_axis: &Axis, y_axis:
         is_pen_down = true;
         if line.is_marked {
             let words = format!("{}: {} at {}", line.name, y_axis.words(*y), x_axis.words(*x));
+            // Writing to a String cannot fail.
             let _ = write!(
                 markers,
                 r#"<path class="marker s{look}{dashed}" d="{}"><title>{}</title></path>"#,
@@ -149,7 +122,8 @@ fn add_line(svg: &mut String, frame: &Frame, line: &Line, x_axis: &Axis, y_axis:
             );
         }
     }
-    let _ = write!(svg, r#"<path class="line s{look}{dashed}" d="{path}"/>{markers}"#);
+    svg.path(&format!("line s{look}{dashed}"), format_args!("{path}"));
+    svg.add(format_args!("{markers}"));
 }
 
 /// Shapes as well as colours tell series apart, on paper and to eyes that see few colours.
@@ -160,19 +134,4 @@ fn marker(look: usize, x: f64, y: f64) -> String {
         1 => format!("M{:.1} {:.1}h{}v{}h-{}z", x - r, y - r, 2.0 * r, 2.0 * r, 2.0 * r),
         _ => format!("M{x:.1} {:.1}l{r} {}h-{}z", y - r * 1.2, 2.0 * r, 2.0 * r),
     }
-}
-
-/// Text as it may stand in an element or an attribute.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }

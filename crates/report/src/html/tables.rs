@@ -1,6 +1,6 @@
 //! The tables of the report.
 
-use crate::view::verdict;
+use crate::verdict;
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;

@@ -1,5 +1,5 @@
 use super::{Blocks, compare};
-use crate::view::fixture;
+use crate::fixture;
 use flatout_load::stats::compare::Finding;
 
 #[test]
