@@ -1,11 +1,11 @@
 //! `flatout report`: results shown again, laid over each other, or turned into other forms.
 
 use clap::Args;
+use flatout_load::report::RunReport;
 use flatout_report::classic::Classic;
 use flatout_report::output::{self, Output};
 use flatout_report::style::Style;
 use flatout_report::{bundle, hlog, html, prometheus, series, text};
-use flatout_load::report::RunReport;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -2,13 +2,13 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use flatout_lab::view::live::LiveLine;
-use flatout_report::output::{self, Output, print};
 use flatout_lab::workload::{ReadError, make, read_list, read_log};
 use flatout_load::workload::fileset::Fileset;
 use flatout_load::workload::log::parse_line;
 use flatout_load::workload::mine::mine;
 use flatout_load::workload::web96::LAMBDA_DEFAULT;
 use flatout_load::workload::{Faults, Log, Replay, Workload, filelist, urls};
+use flatout_report::output::{self, Output, print};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

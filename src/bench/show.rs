@@ -3,12 +3,12 @@
 use super::flags::OutputArgs;
 use crate::report::write_tables;
 use flatout_lab::bench::Progress;
-use flatout_report::classic::Classic;
 use flatout_lab::view::live::LiveLine;
-use flatout_report::output::{Output, show};
 use flatout_lab::view::tui::LiveScreen;
-use flatout_report::{bundle, hlog, html, prometheus};
 use flatout_load::report::RunReport;
+use flatout_report::classic::Classic;
+use flatout_report::output::{Output, show};
+use flatout_report::{bundle, hlog, html, prometheus};
 use std::path::PathBuf;
 
 /// Everything that is to be written.

@@ -7,17 +7,12 @@
 use crate::outcome::Outcome;
 use flatout_net::content::{Content, ContentPiece};
 use flatout_net::shared::SharedBytes;
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{Errno, pread, write};
+use flatout_net::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum bytes buffered in memory. More go to an unnamed file, which the kernel may swap out.
-const MEMORY_BYTES_MAX: usize = 64 * 1024;
-
-/// Bytes per read from the file.
+/// Bytes per read.
 const PIECE_BYTES: usize = 32 * 1024;
 
 /// Maximum bytes buffered for all requests of one step, over all workers; plus one receive per request.
@@ -48,36 +43,30 @@ impl Drop for Share {
     }
 }
 
-/// Buffered content.
+/// Content read from its beginning, as often as the request is sent.
 #[derive(Debug)]
-pub(crate) struct Spool {
-    place: Place,
+pub(crate) struct SpooledContent {
+    spool: Spool,
     /// Bytes returned so far.
     at: u64,
     /// Share of the budget, equal to its length.
     share: Share,
 }
 
-#[derive(Debug)]
-enum Place {
-    Memory(SharedBytes),
-    File(OwnedFd),
-}
-
 /// Result of buffering.
 #[derive(Debug)]
 pub(crate) enum Filled {
     /// The whole content.
-    Whole(Spool),
+    Whole(SpooledContent),
     /// The beginning, and the unread rest.
-    Part(Spool, Content),
+    Part(SpooledContent, Content),
 }
 
-impl Spool {
+impl SpooledContent {
     /// Buffers `content` up to `bytes_max` plus one receive. Content of unknown length is buffered completely or
     /// refused.
     pub(crate) async fn fill(content: Content, bytes_max: u64, budget: &Arc<Budget>) -> Result<Filled, Outcome> {
-        let (mut memory, mut file) = (Vec::new(), None);
+        let (spool, file) = (Spool::default(), SpoolFile::new(None));
         let mut share = Share { budget: Arc::clone(budget), bytes: 0 };
         let mut rest = None;
         loop {
@@ -87,20 +76,7 @@ impl Spool {
                 ContentPiece::Cut(_) => return Err(Outcome::ContentCut),
             };
             let has_room = share.grow(bytes.len() as u64);
-            if file.is_none() && memory.len() + bytes.len() <= MEMORY_BYTES_MAX {
-                memory.extend_from_slice(&bytes);
-            } else {
-                if file.is_none() {
-                    let created =
-                        memfd_create("flatout-content", MemfdFlags::CLOEXEC).map_err(|_| Outcome::SpoolFailed)?;
-                    write_all(&created, &memory)?;
-                    memory = Vec::new();
-                    file = Some(created);
-                }
-                if let Some(file) = &file {
-                    write_all(file, &bytes)?;
-                }
-            }
+            spool.append(&bytes, &file).map_err(|_| Outcome::SpoolFailed)?;
             if share.bytes <= bytes_max && has_room {
                 continue;
             }
@@ -115,11 +91,10 @@ impl Spool {
                 None => return Err(Outcome::SpoolFailed),
             }
         }
-        let place = file.map_or_else(|| Place::Memory(memory.into()), Place::File);
-        let spool = Self { place, at: 0, share };
+        let content = Self { spool, at: 0, share };
         Ok(match rest {
-            Some(rest) => Filled::Part(spool, rest),
-            None => Filled::Whole(spool),
+            Some(rest) => Filled::Part(content, rest),
+            None => Filled::Whole(content),
         })
     }
 
@@ -138,43 +113,18 @@ impl Spool {
         if self.at >= self.share.bytes {
             return Ok(None);
         }
-        let piece = match &self.place {
-            Place::Memory(bytes) => bytes.clone(),
-            Place::File(file) => {
-                let mut buffer = vec![0; PIECE_BYTES];
-                let count = loop {
-                    match pread(file, &mut buffer[..], self.at) {
-                        Err(Errno::INTR) => {}
-                        other => break other.map_err(|_| Outcome::SpoolFailed)?,
-                    }
-                };
-                if count == 0 {
-                    return Err(Outcome::SpoolFailed);
-                }
-                buffer.truncate(count);
-                SharedBytes::from_buffer(buffer)
-            }
-        };
-        self.at += piece.len() as u64;
-        Ok(Some(piece))
-    }
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Outcome> {
-    while !bytes.is_empty() {
-        match write(file, bytes) {
-            Ok(0) => return Err(Outcome::SpoolFailed),
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::INTR) => {}
-            Err(_) => return Err(Outcome::SpoolFailed),
+        let piece = self.spool.read(self.at, PIECE_BYTES).map_err(|_| Outcome::SpoolFailed)?;
+        if piece.is_empty() {
+            return Err(Outcome::SpoolFailed);
         }
+        self.at += piece.len() as u64;
+        Ok(Some(SharedBytes::from_buffer(piece)))
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BUDGET_BYTES, Budget, Filled, Share, Spool};
+    use super::{BUDGET_BYTES, Budget, Filled, Share, SpooledContent};
     use flatout_net::content::Offers;
     use std::pin::pin;
     use std::sync::Arc;
@@ -205,7 +155,7 @@ mod tests {
             let content: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let offers = Offers::with_bytes(content.clone().into());
             let budget = Arc::new(Budget::default());
-            let fill = pin!(Spool::fill(offers.take_content().unwrap(), most, &budget));
+            let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, &budget));
             let Poll::Ready(Ok(Filled::Whole(mut spool))) = fill.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("{bytes} bytes are here whole");
             };

@@ -2,7 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::record::{CONTENT_BYTES_MAX, Header, Kind, encode_end};
-use crate::spool::Spool;
+use crate::spool::SpooledContent;
 use flatout_net::content::{Content, ContentPiece};
 use flatout_net::fastcgi::Connection;
 use flatout_net::shared::SharedBytes;
@@ -17,9 +17,9 @@ pub(crate) enum Feed {
     /// From the client as it arrives.
     Live(Content),
     /// Buffered completely.
-    Kept(Spool),
+    Kept(SpooledContent),
     /// The beginning is buffered; the rest arrives from the client.
-    Part(Spool, Content),
+    Part(SpooledContent, Content),
 }
 
 /// Reason why an upload ended early.

@@ -6,7 +6,7 @@ use crate::head::CgiHead;
 use crate::outcome::Outcome;
 use crate::record::{Kind, encode_begin, encode_end, encode_stream};
 use crate::split::{Meaning, PassReason};
-use crate::spool::{Filled, Spool};
+use crate::spool::{Filled, SpooledContent};
 use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::Facts;
@@ -241,7 +241,7 @@ impl Task {
                     Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
                     length => {
                         let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
-                        match Spool::fill(content, bytes_max, &self.step.budget).await? {
+                        match SpooledContent::fill(content, bytes_max, &self.step.budget).await? {
                             Filled::Whole(spool) => {
                                 let length = spool.length();
                                 (Feed::Kept(spool), Some(length))

@@ -99,7 +99,15 @@ impl OpenFile {
 /// # Errors
 /// If no descriptor or no memory is left.
 pub fn create_nameless(folder: &Path) -> Result<OwnedFd, Errno> {
-    create_nameless_on_disk(folder).or_else(|_| memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC))
+    create_nameless_on_disk(folder).or_else(|_| create_nameless_in_memory())
+}
+
+/// An unnamed file in memory.
+///
+/// # Errors
+/// If no descriptor or no memory is left.
+pub fn create_nameless_in_memory() -> Result<OwnedFd, Errno> {
+    memfd_create(c"flatout-nameless", MemfdFlags::CLOEXEC)
 }
 
 /// An unnamed file in `folder`, never a memory file unless the folder itself is in memory.

@@ -12,9 +12,9 @@
 //! | `reads` | the parts of the request that the page read: Vary, and responses private to one visitor |
 //! | `pairs` | `pairs` of tables whose values are virtual |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
-//! | `clock`, `convert`, `digest`, [`json`] | dates, escapes, hashes, encodings |
+//! | `clock`, `convert`, `digest` | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | stored data, and other servers |
-//! | [`form`], [`multipart`], [`spool`], [`budget`] | decoders of content, storage of uploaded files, and its bounds |
+//! | [`form`], [`multipart`], [`budget`] | decoders of content, and its bounds |
 //! | [`password`] | hashing and verification of passwords on a separate thread |
 //! | [`log`], [`mod@refusal`] | lines for the server's log; refusals by name |
 //!
@@ -31,7 +31,6 @@ mod digest;
 mod fetch;
 pub mod field;
 pub mod form;
-pub mod json;
 mod kv;
 pub mod log;
 pub mod multipart;
@@ -45,7 +44,6 @@ mod response;
 pub mod seal;
 pub mod secret;
 mod session;
-pub mod spool;
 mod upload;
 
 use crate::exchange::Exchange;
@@ -122,7 +120,6 @@ impl Api {
 /// Adds the whole API to `sandbox`, which must not be sealed yet.
 pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     let api = Rc::new(api.clone());
-    json::prepare(sandbox.lua())?;
     clock::install(sandbox, &api)?;
     convert::install(sandbox)?;
     digest::install(sandbox)?;

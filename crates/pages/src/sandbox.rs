@@ -250,6 +250,7 @@ impl Sandbox {
             | StdLib::VECTOR
             | StdLib::DEBUG;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        json::prepare(&lua)?;
         let hub = Rc::new(Hub::default());
         let base = lua.globals();
         let natives = lua.create_table()?;

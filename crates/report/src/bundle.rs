@@ -13,11 +13,12 @@
 //!
 //! `run.json` is written first, so that a full disk leaves at least that.
 
+use super::output::write_whole;
 use super::{command, hlog, html, method, series};
 use flatout_load::report::{ReadError, RunReport};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Name and number of the layout.
@@ -102,19 +103,6 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
     let manifest = serde_json::to_string_pretty(&Manifest { layout: LAYOUT.to_owned(), inputs });
     let manifest = manifest.map_err(|error| (folder.join("bundle.json"), io::Error::other(error)))?;
     put("bundle.json", format!("{manifest}\n").as_bytes())
-}
-
-/// Writes under another name and renames, so that no reader sees a partial file.
-fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".part");
-    let written = fs::File::create(&aside).and_then(|mut file| file.write_all(content));
-    let written = written.and_then(|()| fs::rename(&aside, path));
-    if written.is_err() {
-        // The first error is the one reported.
-        let _removed = fs::remove_file(&aside);
-    }
-    written
 }
 
 /// Reads a result: a file, or a bundle's.

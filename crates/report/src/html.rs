@@ -106,5 +106,11 @@ pub fn date(unix_ms: u64) -> String {
     String::from_utf8_lossy(&date).into_owned()
 }
 
+/// The text with its first letter in upper case.
+pub fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,7 @@ impl Output {
                 Destination::Stdout => print(&text),
                 Destination::Stderr => io::stderr().lock().write_all(text.as_bytes()),
                 Destination::Into(path) => OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes()),
-                Destination::Replace(path) => replace(&path, &text),
+                Destination::Replace(path) => write_whole(&path, text.as_bytes()),
             },
         }
     }
@@ -126,18 +126,19 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes under another name and renames, so that no reader sees a partial file and a full disk damages no earlier
-/// one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file under another name and renames it, so that no reader sees a partial file and a full disk damages no
+/// earlier one. An earlier file's permissions stay.
+///
+/// # Errors
+/// The first error of the system; the partial file is removed.
+pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let aside = aside(path);
-    let mut written = fs::write(&aside, text);
+    let mut written = fs::write(&aside, content);
     if let (Ok(()), Ok(earlier)) = (&written, fs::metadata(path)) {
-        // Who could read the earlier one can read this one, and nobody else.
         written = fs::set_permissions(&aside, earlier.permissions());
     }
     let written = written.and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
-        // The first error is the one to tell.
         let _removed = fs::remove_file(&aside);
     }
     written

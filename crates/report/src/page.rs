@@ -63,7 +63,8 @@ impl TextPage {
             let mut line = String::from(" ");
             for (column, cell) in row.iter().enumerate() {
                 let width = widths.get(column).copied().unwrap_or(0);
-                let _ = if column < words { write!(line, " {cell:<width$} ") } else { write!(line, " {cell:>width$} ") };
+                let _ =
+                    if column < words { write!(line, " {cell:<width$} ") } else { write!(line, " {cell:>width$} ") };
             }
             self.painted((index == 0).then_some(Weight::Faint), line.trim_end());
         }

@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::hash::Hasher;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Name and number of the layout.
@@ -329,20 +329,12 @@ fn in_name(value: &str) -> String {
     format!("{plain}~{:08x}", hasher.finish() as u32)
 }
 
-/// Written under another name and renamed, so that no reader sees a partial file.
+/// Writes a file whole, in a folder that is created if necessary.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".part");
-    let written = File::create(&aside).and_then(|mut file| file.write_all(content));
-    let written = written.and_then(|()| fs::rename(&aside, path));
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _removed = fs::remove_file(&aside);
-    }
-    written
+    flatout_report::output::write_whole(path, content)
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ mod unsound;
 
 use crate::bundle::write_whole;
 use crate::document::{CheckEntry, SuiteReport, Verdict};
-use flatout_report::style::Style;
 use flatout_load::report::RunReport;
+use flatout_report::style::Style;
 use flatout_units::show;
 use std::fmt::Write as _;
 use std::io;

@@ -1,15 +1,15 @@
 //! Results as text: aligned, in readable units, with all problems.
 
-use flatout_report::figures::{add_answers, add_errors, busy_wait, named_durations, percentiles};
-use flatout_report::page::TextPage;
-use flatout_report::style::{Style, Weight};
-use flatout_report::verdict;
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Unit};
 use crate::request::HttpVersion;
 use flatout_load::judge::{Figure, Invalid, InvalidReason, Soundness};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
+use flatout_report::figures::{add_answers, add_errors, busy_wait, named_durations, percentiles};
+use flatout_report::page::TextPage;
+use flatout_report::style::{Style, Weight};
+use flatout_report::verdict;
 use flatout_units::show;
 
 /// A bench report, ready to print.

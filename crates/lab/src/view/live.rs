@@ -1,8 +1,8 @@
 //! The progress line on standard error.
 
-use flatout_report::style::{Style, Weight};
 use crate::bench::{Live, Phase, Progress};
 use flatout_load::plan::Plan;
+use flatout_report::style::{Style, Weight};
 use flatout_units::show;
 use hdrhistogram::Histogram;
 use std::io::{self, IsTerminal, Write};

@@ -8,6 +8,7 @@ use super::worker::{Alarm, OpenGuard, Shared, failure_of};
 use super::{Begin, Drive, Ended, Failure, Http2Request, Made};
 use crate::clock::precise_ns;
 use crate::tls::config::ALPN_HTTP2;
+use crate::transport::Transport;
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use std::cell::{Cell, RefCell};
@@ -247,14 +248,16 @@ async fn try_connect<D: Drive + 'static>(
     let connecting_ns = precise_ns();
     shared.drive.borrow_mut().handle_connecting(connecting_ns);
     let standing = stand(shared, slot, connecting_ns, group.was_lost.replace(false)).await?;
-    if standing.carrier.protocol().is_some_and(|protocol| protocol != ALPN_HTTP2) {
+    if let Transport::Tls(stream) = &standing.transport
+        && stream.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2)
+    {
         return Err(Failure::NoHttp2);
     }
     let (sender, connection) = Builder::new()
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .enable_push(false)
-        .handshake::<_, Bytes>(standing.carrier)
+        .handshake::<_, Bytes>(standing.transport)
         .await?;
     let generation = group.generation.get() + 1;
     group.generation.set(generation);

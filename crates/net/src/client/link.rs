@@ -3,10 +3,11 @@
 use super::connector::Begun;
 use super::reader::{Answer, Reader};
 use super::slot::Slot;
-use super::stream::Stream;
 use super::worker::{OpenGuard, Shared, failure_of};
 use super::{Drive, Failure, Made};
 use crate::clock::precise_ns;
+use crate::registered::Registered;
+use crate::transport::{Socket, Transport};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustls::HandshakeKind;
@@ -15,8 +16,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -28,14 +28,9 @@ pub(super) struct ReceivedOnce {
 
 /// A connected socket from which a stream can be created.
 pub(super) struct Standing {
-    pub(super) carrier: Carrier,
+    /// The socket is shared with its slot's deadline.
+    pub(super) transport: Transport<Rc<OwnedFd>>,
     pub(super) made: Made,
-}
-
-/// The transport of bytes that are not sent directly.
-pub(super) enum Carrier {
-    Plain(Stream),
-    Tls(Box<TlsStream<Stream>>),
 }
 
 /// A connection for HTTP/1 bursts.
@@ -49,8 +44,8 @@ pub(super) struct Link<D: Drive> {
 enum Kind {
     /// A socket, registered with the runtime at its first wait. Always present, except while it is being
     /// re-registered.
-    Plain(Option<AsyncFd<Rc<OwnedFd>>>),
-    Tls(Box<TlsStream<Stream>>),
+    Plain(Option<Registered<Rc<OwnedFd>>>),
+    Tls(Box<TlsStream<Socket<Rc<OwnedFd>>>>),
 }
 
 /// A new connection, and when the first burst was sent on it.
@@ -71,7 +66,7 @@ impl<D: Drive + 'static> Link<D> {
     ) -> Result<Opened<D>, Failure> {
         if shared.tls.is_some() {
             let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
-            let Carrier::Tls(stream) = standing.carrier else { return Err(Failure::ClosedEarly) };
+            let Transport::Tls(stream) = standing.transport else { return Err(Failure::ClosedEarly) };
             let link = Self { kind: Kind::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
             return Ok(Opened { link, made: standing.made, sent_ns: precise_ns() });
         }
@@ -85,9 +80,9 @@ impl<D: Drive + 'static> Link<D> {
             sent => Some(sent?),
         };
         let (socket, sent_bytes) = if let Some(sent_bytes) = sent {
-            (register(socket, Interest::READABLE)?, sent_bytes)
+            (Registered::with_interest(socket, Interest::READABLE)?, sent_bytes)
         } else {
-            let socket = register(socket, Interest::READABLE | Interest::WRITABLE)?;
+            let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
             let connected = wait_connected(&socket).await;
             connected.map_err(|failure| failure_of(slot, failure))?;
             sent_ns = precise_ns();
@@ -108,7 +103,7 @@ impl<D: Drive + 'static> Link<D> {
             Kind::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
         };
         while *sent_bytes < burst.len() {
-            match send(socket.get_ref(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => return self.send_patiently(burst, sent_bytes).await,
                 Err(Errno::INTR) => {}
@@ -123,11 +118,11 @@ impl<D: Drive + 'static> Link<D> {
     async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
         let Kind::Plain(place) = &mut self.kind else { return Err(Failure::ClosedEarly) };
         // The socket must be deregistered before it can be registered again.
-        let Some(socket) = place.take().map(AsyncFd::into_inner) else { return Err(Failure::ClosedEarly) };
-        let socket = place.insert(register(socket, Interest::READABLE | Interest::WRITABLE)?);
+        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(Failure::ClosedEarly) };
+        let socket = place.insert(Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?);
         while *sent_bytes < burst.len() {
-            let mut ready = socket.writable().await?;
-            match send(socket.get_ref(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+            let mut ready = poll_fn(|context| socket.poll_write_ready(context)).await?;
+            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
@@ -155,7 +150,7 @@ impl<D: Drive + 'static> Link<D> {
             let mut ready = poll_fn(|context| socket.poll_read_ready(context)).await?;
             let mut room = shared.room.borrow_mut();
             let (buffer, memo) = room.parts(request);
-            let (received, _) = match recv(socket.get_ref(), &mut *buffer, RecvFlags::empty()) {
+            let (received, _) = match recv(socket.fd(), &mut *buffer, RecvFlags::empty()) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();
@@ -192,7 +187,7 @@ impl<D: Drive + 'static> Link<D> {
         };
         loop {
             let Ok(mut ready) = ready!(socket.poll_read_ready(context)) else { return Poll::Ready(()) };
-            match recv(socket.get_ref(), &mut [0_u8; 1][..], RecvFlags::PEEK) {
+            match recv(socket.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) {
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(_) => return Poll::Ready(()),
@@ -201,7 +196,11 @@ impl<D: Drive + 'static> Link<D> {
     }
 }
 
-async fn send_by_tls(stream: &mut TlsStream<Stream>, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
+async fn send_by_tls(
+    stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
+    burst: &[u8],
+    sent_bytes: &mut usize,
+) -> Result<(), Failure> {
     while *sent_bytes < burst.len() {
         *sent_bytes += stream.write(&burst[*sent_bytes..]).await?;
     }
@@ -209,7 +208,7 @@ async fn send_by_tls(stream: &mut TlsStream<Stream>, burst: &[u8], sent_bytes: &
 }
 
 fn poll_receive_by_tls<D: Drive>(
-    stream: &mut TlsStream<Stream>,
+    stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
     context: &mut Context<'_>,
     shared: &Shared<D>,
     reader: &mut Reader,
@@ -257,21 +256,21 @@ pub(super) async fn stand<D: Drive>(
     let (socket, _) = begin(shared, slot, begun_ns)?;
     // Data that TLS and HTTP/2 send in pieces must not wait for acknowledgements.
     sockopt::set_tcp_nodelay(&socket, true)?;
-    let socket = register(socket, Interest::READABLE | Interest::WRITABLE)?;
+    let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
     wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
     let connected_ns = precise_ns();
     let connect_ns = connected_ns.saturating_sub(begun_ns);
-    let stream = Stream::new(socket);
+    let stream = Socket::new(socket);
     let Some((config, name)) = &shared.tls else {
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
-        return Ok(Standing { carrier: Carrier::Plain(stream), made });
+        return Ok(Standing { transport: Transport::Plain(stream), made });
     };
     let handshake = TlsConnector::from(std::sync::Arc::clone(config)).connect(name.clone(), stream);
     let stream = shared.vigil.work(handshake).await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
     let tls_ns = precise_ns().saturating_sub(connected_ns);
     let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
     let made = Made { connect_ns, tls_ns, is_reconnect, is_resumed };
-    Ok(Standing { carrier: Carrier::Tls(Box::new(stream)), made })
+    Ok(Standing { transport: Transport::Tls(Box::new(stream)), made })
 }
 
 /// A server that disconnects during a handshake causes an end of file without errno.
@@ -279,61 +278,7 @@ fn handshake_failure(error: std::io::Error) -> Failure {
     if error.kind() == std::io::ErrorKind::UnexpectedEof { Failure::ClosedEarly } else { error.into() }
 }
 
-async fn wait_connected(socket: &AsyncFd<Rc<OwnedFd>>) -> Result<(), Failure> {
-    socket.writable().await?.retain_ready();
-    Ok(sockopt::socket_error(socket.get_ref())??)
-}
-
-#[expect(unsafe_code, reason = "the runtime cannot see that an owned descriptor stays open")]
-fn register(socket: Rc<OwnedFd>, interest: Interest) -> Result<AsyncFd<Rc<OwnedFd>>, Failure> {
-    // SAFETY: an `OwnedFd` is open for as long as it lives and is always the same descriptor. The `Rc` in the
-    // `AsyncFd` keeps it alive, and the `OwnedFd` cannot be taken out of an `Rc` with two references.
-    let registered = unsafe { AsyncFd::register_with_interest(socket, interest) };
-    registered.map_err(|error| Failure::from(error.into_parts().1))
-}
-
-impl Carrier {
-    /// The protocol negotiated by ALPN; `None` without TLS. A server that negotiates nothing speaks HTTP/1.1.
-    pub(super) fn protocol(&self) -> Option<&[u8]> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Tls(stream) => Some(stream.get_ref().1.alpn_protocol().unwrap_or_default()),
-        }
-    }
-}
-
-impl AsyncRead for Carrier {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Carrier {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
-    }
+async fn wait_connected(socket: &Registered<Rc<OwnedFd>>) -> Result<(), Failure> {
+    poll_fn(|context| socket.poll_write_ready(context)).await?.retain_ready();
+    Ok(sockopt::socket_error(socket.fd())??)
 }

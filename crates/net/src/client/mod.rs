@@ -29,7 +29,6 @@ mod link;
 mod pacer;
 mod reader;
 mod slot;
-mod stream;
 mod table;
 mod tls;
 mod vigil;

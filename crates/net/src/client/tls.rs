@@ -1,12 +1,10 @@
 //! TLS towards the server under test: verification, resumption, and handshake failures.
 
-use crate::origin::tls::{BelieveAll, name_tls_error, read_authorities};
+use crate::origin::tls::{client_config, name_tls_error};
 use crate::origin::{OriginFailure, OriginTlsError};
 use crate::tls::config::{ALPN_HTTP2, ALPN_HTTP11};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs;
-use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::ServerName;
 use std::fmt;
 use std::io;
@@ -41,16 +39,7 @@ impl ClientTls {
     pub fn load(settings: &ClientTlsSettings) -> Result<Self, OriginTlsError> {
         let name = ServerName::try_from(settings.server_name.clone())
             .map_err(|_| OriginTlsError::ServerName(settings.server_name.clone()))?;
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(OriginTlsError::Internal)?;
-        let builder = if settings.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(BelieveAll(provider)))
-        } else {
-            builder.with_root_certificates(read_authorities(settings.authorities.as_ref())?)
-        };
-        let mut config = builder.with_no_client_auth();
+        let mut config = client_config(settings.insecure, settings.authorities.as_ref())?;
         config.alpn_protocols = vec![if settings.http2 { ALPN_HTTP2.to_vec() } else { ALPN_HTTP11.to_vec() }];
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name, resumes: settings.resumes })

@@ -1,8 +1,8 @@
 //! A connection to an application server: bytes in both directions, and timeouts.
 
 use super::client::Shared;
-use crate::origin::transport::Socket;
 use crate::origin::waits::Patience;
+use crate::transport::Socket;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::rc::Rc;

@@ -33,7 +33,6 @@ pub mod response;
 pub mod settings;
 mod streaming;
 pub mod tls;
-pub(crate) mod transport;
 mod upload;
 pub(crate) mod waits;
 

@@ -4,8 +4,8 @@ use super::address::OriginAddress;
 use super::client::Shared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
-use super::transport::Transport;
 use super::waits::now_ms;
+use crate::transport::Transport;
 use std::cell::{Cell, RefCell};
 
 /// An idle connection.

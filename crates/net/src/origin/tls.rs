@@ -72,16 +72,7 @@ impl OriginTls {
                 Some(parsed.map_err(|_| OriginTlsError::ServerName(name.clone()))?)
             }
         };
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(OriginTlsError::Internal)?;
-        let builder = if settings.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(BelieveAll(provider)))
-        } else {
-            builder.with_root_certificates(read_authorities(settings.authorities.as_ref())?)
-        };
-        let mut config = builder.with_no_client_auth();
+        let mut config = client_config(settings.insecure, settings.authorities.as_ref())?;
         let mut offering_http2 = config.clone();
         config.alpn_protocols = vec![ALPN_HTTP11.to_vec()];
         offering_http2.alpn_protocols = vec![ALPN_HTTP2.to_vec(), ALPN_HTTP11.to_vec()];
@@ -89,8 +80,22 @@ impl OriginTls {
     }
 }
 
+/// A client's configuration: TLS 1.2 and 1.3, verification by these authorities unless `insecure`.
+pub(crate) fn client_config(insecure: bool, authorities: Option<&PathBuf>) -> Result<ClientConfig, OriginTlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(OriginTlsError::Internal)?;
+    let builder = if insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(BelieveAll(provider)))
+    } else {
+        builder.with_root_certificates(read_authorities(authorities)?)
+    };
+    Ok(builder.with_no_client_auth())
+}
+
 /// The CA certificates of a PEM file, or the system's.
-pub(crate) fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, OriginTlsError> {
+fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, OriginTlsError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = authorities else {
         // Unreadable or malformed ones are skipped, as is common: without them, fewer certificates are trusted.
@@ -127,7 +132,7 @@ pub(crate) fn name_tls_error(error: &io::Error) -> OriginFailure {
 
 /// A verifier that accepts any certificate, but still checks that the peer has its key.
 #[derive(Debug)]
-pub(crate) struct BelieveAll(pub(crate) Arc<CryptoProvider>);
+struct BelieveAll(pub(crate) Arc<CryptoProvider>);
 
 impl ServerCertVerifier for BelieveAll {
     fn verify_server_cert(

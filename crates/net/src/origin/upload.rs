@@ -2,9 +2,9 @@
 
 use super::client::Shared;
 use super::request::{OutgoingContent, OutgoingRequest};
-use super::transport::Transport;
 use crate::content::{Content, ContentPiece};
 use crate::shared::SharedBytes;
+use crate::transport::Transport;
 use std::io::{self, IoSlice, Write as _};
 use std::task::{Context, Poll, ready};
 

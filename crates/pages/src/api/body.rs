@@ -4,8 +4,8 @@ use super::budget::{Exhausted, Share};
 use super::form::{TooManyFields, parse_form};
 use super::multipart::{MultipartDecoder, PartHead, Parts, Stop};
 use super::refusal::PageRefusal;
-use super::spool::{Spool, Store};
 use flatout_net::content::{Content, ContentPiece};
+use flatout_net::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
 use std::path::Path;
 use std::rc::Rc;
@@ -145,9 +145,8 @@ pub(crate) async fn read_multipart(
 struct Collector<'a> {
     form: Form,
     limits: BodyLimits,
-    folder: &'a Path,
     share: &'a mut Share,
-    store: Option<Rc<Store>>,
+    file: Rc<SpoolFile>,
     parts: usize,
     form_bytes: u64,
     upload_bytes: u64,
@@ -163,13 +162,12 @@ enum Part {
 }
 
 impl<'a> Collector<'a> {
-    fn new(limits: BodyLimits, folder: &'a Path, share: &'a mut Share) -> Self {
+    fn new(limits: BodyLimits, folder: &Path, share: &'a mut Share) -> Self {
         Self {
             form: Form::default(),
             limits,
-            folder,
             share,
-            store: None,
+            file: SpoolFile::new(Some(folder)),
             parts: 0,
             form_bytes: 0,
             upload_bytes: 0,
@@ -233,7 +231,7 @@ impl Parts for Collector<'_> {
                 }
                 self.share.grow(bytes.len())?;
                 let Some(file) = self.form.files.last() else { return Ok(()) };
-                file.spool.append(bytes, self.folder, &mut self.store).map_err(|_| PageRefusal::SpoolFailed)
+                file.spool.append(bytes, &self.file).map_err(|_| PageRefusal::SpoolFailed)
             }
             // The content of a part without a file name is counted and dropped.
             Part::None | Part::Unchosen => self.add_form_bytes(bytes.len()),

@@ -1,8 +1,8 @@
 //! `html`, `url`, `json`, `hex` and `base64`: conversions of texts.
 
 use super::form::{decode_component, encode_component};
-use super::json;
 use crate::sandbox::Sandbox;
+use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::Fault;
 use crate::template::escape;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -70,7 +70,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let table = lua.create_table()?;
     let made = sandbox.function(|lua, _, value: Value| {
         let mut out = Vec::new();
-        json::encode(lua, &value, &mut out)?;
+        json::encode(lua, &value, &mut out, InvalidText::Refuse)?;
         Ok(lua.create_string(out)?)
     })?;
     table.raw_set("encode", made)?;

@@ -3,12 +3,12 @@
 use super::Api;
 use super::cookie::{Cookie, SameSite};
 use super::field::{FIELDS_MAX, FieldError, check_field, location};
-use super::json;
 use super::policy::{self, CachePolicy, TAGS_MAX, is_tag, parse_seconds};
 use super::reads;
 use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
+use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::Fault;
 use mlua::{Lua, LuaString, Table, Value};
 
@@ -65,7 +65,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     let made = sandbox.ending(|lua, exchange, (value, status): (Value, Option<f64>)| {
         check_open(exchange)?;
         let mut text = Vec::new();
-        json::encode(lua, &value, &mut text)?;
+        json::encode(lua, &value, &mut text, InvalidText::Refuse)?;
         if let Some(status) = status {
             exchange.draft.status = checked_status(status)?;
         }

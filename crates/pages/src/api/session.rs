@@ -4,7 +4,6 @@ use super::Api;
 use super::content::{begin, read_form};
 use super::cookie::{Cookie, SameSite};
 use super::digest::fill;
-use super::json;
 use super::refusal::{PageRefusal, Refused};
 use super::request::sent_cookies;
 use super::response::{check_open, set_cookie};
@@ -13,6 +12,7 @@ use super::secret::Secret;
 use crate::exchange::Exchange;
 use crate::exchange::facts::Facts;
 use crate::sandbox::Sandbox;
+use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::{Fault, wanted};
 use flatout_net::clock::Now;
 use mlua::{Lua, Table, Value};
@@ -195,7 +195,7 @@ fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
     if table.raw_len() > 0 {
         return Err("a session's values have texts as names".into());
     }
-    json::encode(lua, &Value::Table(table.clone()), &mut text)?;
+    json::encode(lua, &Value::Table(table.clone()), &mut text, InvalidText::Refuse)?;
     if text.len() > CONTENT_BYTES_MAX {
         return Err(format!(
             "the session has {} bytes, and a cookie has room for {CONTENT_BYTES_MAX}: keep the rest in the database, under an id in the session",

@@ -1,10 +1,10 @@
 //! The files of a form, as tables with functions to read their content.
 
 use super::content::{ReadForm, known_form};
-use super::spool::Spool;
 use crate::exchange::Exchange;
 use crate::sandbox::wait::Fault;
 use crate::sandbox::{Memory, Sandbox};
+use flatout_net::spool::Spool;
 use mlua::{Function, Lua, Table};
 use std::rc::Rc;
 

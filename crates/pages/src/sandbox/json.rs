@@ -1,93 +1,416 @@
-//! Encoding of a page's values as JSON (RFC 8259), bounded because it is not interruptible.
+//! JSON (RFC 8259) from and to a page's values, within bounds.
+//!
+//! A table with keys 1 to n is an array, one with text keys an object with its names in order. An empty table is an
+//! array, unless it was decoded from an object or marked by `json.object`. Null in an array is `json.null`; in an
+//! object the name is absent.
 
 use super::wait::Fault;
 use crate::template::escape::json_string;
-use mlua::{Table, Value};
+use mlua::{Lua, LuaString, Table, Value};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
+use std::cell::Cell;
+use std::fmt;
 use std::io::Write as _;
 
-/// Upper bound of nested arrays and objects.
-const LEVELS_MAX: usize = 64;
-
-/// Upper bound of values: some milliseconds of work.
+/// Upper bound of a text, in bytes: its values are processed without interruption.
+pub(crate) const TEXT_BYTES_MAX: usize = 256 * 1024;
+/// Upper bound of values in one text.
 const VALUES_MAX: usize = 20_000;
+/// Upper bound of nested arrays and objects.
+const DEPTH_MAX: usize = 32;
 
-/// Upper bound of the text, in bytes.
-const BYTES_MAX: usize = 4 << 20;
+/// Numbers of at least this magnitude are not exact integers: doubles hold 53 bits.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Appends the JSON of `value`. A table with a first element, or an empty one, is an array if its keys are exactly 1
-/// to its length; every other table is an object, whose keys are texts. Metatables are ignored.
-pub(crate) fn append_json(value: &Value, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let mut left = VALUES_MAX;
-    append(value, out, 0, &mut left)
+/// Name of the metatable that marks empty tables as objects.
+const OBJECT_MARK: &str = "flatout.json.object";
+
+/// Registers the object mark in a virtual machine, once.
+pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
+    let mark = lua.create_table()?;
+    mark.raw_set("__metatable", "object")?;
+    mark.set_readonly(true);
+    lua.set_named_registry_value(OBJECT_MARK, mark)
 }
 
-fn append(value: &Value, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
-    *left = left.checked_sub(1).ok_or_else(|| Fault::from("too many values for JSON in one piece"))?;
-    if out.len() > BYTES_MAX {
-        return Err(Fault::from("too long for JSON in one piece"));
-    }
-    match value {
-        Value::Nil => out.extend_from_slice(b"null"),
-        Value::Boolean(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
-        Value::Integer(number) => append_display(number, out),
-        Value::Number(number) if number.is_finite() => append_display(number, out),
-        Value::Number(_) => return Err(Fault::from("JSON has no infinite and no undefined numbers")),
-        Value::String(text) => json_string(&text.as_bytes(), out),
-        Value::Table(table) => append_table(table, out, level, left)?,
-        other => return Err(Fault::from(format!("JSON has no {}", other.type_name()))),
-    }
-    Ok(())
+/// Marks `table` as an object.
+pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
+    table.set_metatable(Some(lua.named_registry_value(OBJECT_MARK)?))
 }
 
-fn append_table(table: &Table, out: &mut Vec<u8>, level: usize, left: &mut usize) -> Result<(), Fault> {
-    if level == LEVELS_MAX {
-        return Err(Fault::from("nested too deep for JSON"));
+/// The treatment of texts that are not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidText {
+    /// They have no form in JSON.
+    Refuse,
+    /// Invalid sequences become U+FFFD, as wherever a template writes a text.
+    Replace,
+}
+
+/// Encodes `value` as JSON that is safe anywhere in HTML: `<`, `>`, `&` and other characters that are special in
+/// scripts are escaped.
+pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut Vec<u8>, invalid_text: InvalidText) -> Result<(), Fault> {
+    let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
+    Encoder { mark, invalid_text, values: 0, start: out.len() }.value(value, out, 0)
+}
+
+struct Encoder {
+    mark: Table,
+    invalid_text: InvalidText,
+    values: usize,
+    /// Start of the text in its buffer.
+    start: usize,
+}
+
+impl Encoder {
+    fn value(&mut self, value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+        self.values += 1;
+        if self.values > VALUES_MAX || out.len() - self.start > TEXT_BYTES_MAX {
+            return Err("the value is too large for JSON: 20000 values and 256 KiB are allowed".into());
+        }
+        match value {
+            Value::Nil => out.extend_from_slice(b"null"),
+            null if *null == Value::NULL => out.extend_from_slice(b"null"),
+            Value::Boolean(true) => out.extend_from_slice(b"true"),
+            Value::Boolean(false) => out.extend_from_slice(b"false"),
+            Value::Integer(number) => append_display(number, out),
+            Value::Number(number) if number.is_finite() => {
+                if number.fract() == 0.0 && number.abs() < EXACT_MAX {
+                    append_display(&(*number as i64), out);
+                } else {
+                    append_display(number, out);
+                }
+            }
+            Value::Number(_) => return Err("JSON has no infinite numbers and no NaN".into()),
+            Value::String(text) => self.text(text, out)?,
+            Value::Table(table) => return self.table(table, out, depth),
+            other => return Err(format!("a {} has no form in JSON", type_name(other)).into()),
+        }
+        Ok(())
     }
-    let length = table.raw_len();
-    if length > 0 || table.is_empty() {
-        out.push(b'[');
-        let mut count = 0;
-        for element in table.sequence_values::<Value>() {
-            if count > 0 {
+
+    fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), Fault> {
+        // Checked in advance: escapes lengthen a text.
+        let bytes = text.as_bytes();
+        if bytes.len() > TEXT_BYTES_MAX {
+            return Err("a text is too long for JSON: 256 KiB are allowed".into());
+        }
+        if self.invalid_text == InvalidText::Refuse && std::str::from_utf8(&bytes).is_err() {
+            return Err("JSON has texts of UTF-8 only: use base64.encode".into());
+        }
+        json_string(&bytes, out);
+        if out.len() - self.start > TEXT_BYTES_MAX {
+            return Err("the value is too large for JSON: 256 KiB are allowed".into());
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, table: &Table, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+        if depth == DEPTH_MAX {
+            return Err("the value is nested too deeply for JSON, or contains itself: 32 levels are allowed".into());
+        }
+        let length = table.raw_len();
+        if length > 0 {
+            return self.array(table, length, out, depth);
+        }
+        let mut names: Vec<(LuaString, Value)> = Vec::new();
+        let room = VALUES_MAX - self.values;
+        table.for_each(|key: Value, value: Value| {
+            let Value::String(name) = key else { return Err(mixed()) };
+            if names.len() == room {
+                return Err(mlua::Error::runtime("the value is too large for JSON: 20000 values are allowed"));
+            }
+            names.push((name, value));
+            Ok(())
+        })?;
+        if names.is_empty() && table.metatable().is_some_and(|known| known.contains_key("__iter").unwrap_or(false)) {
+            return Err("a table with __iter has no form in JSON: copy in a loop what is to be written".into());
+        }
+        if names.is_empty() && table.metatable().is_none_or(|metatable| metatable != self.mark) {
+            out.extend_from_slice(b"[]");
+            return Ok(());
+        }
+        // Each value has one canonical text, as sessions are compared by it.
+        names.sort_unstable_by_key(|(name, _)| name.as_bytes());
+        out.push(b'{');
+        for (index, (name, value)) in names.iter().enumerate() {
+            if index > 0 {
                 out.push(b',');
             }
-            append(&element?, out, level + 1, left)?;
+            self.text(name, out)?;
+            out.push(b':');
+            self.value(value, out, depth + 1)?;
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn array(&mut self, table: &Table, length: usize, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+        if length > VALUES_MAX - self.values {
+            return Err("the value is too large for JSON: 20000 values are allowed".into());
+        }
+        let mut count = 0;
+        table.for_each(|key: Value, _: Value| {
             count += 1;
+            if matches!(key, Value::Integer(_)) && count <= length { Ok(()) } else { Err(mixed()) }
+        })?;
+        out.push(b'[');
+        for index in 1..=length {
+            if index > 1 {
+                out.push(b',');
+            }
+            self.value(&table.raw_get(index)?, out, depth + 1)?;
         }
         out.push(b']');
-        // `sequence_values` stops at the first gap, and ignores other keys.
-        let mut pairs = table.pairs::<Value, Value>();
-        let others = (0..=count).find_map(|_| match pairs.next() {
-            Some(Ok((Value::Integer(key), _))) if key >= 1 && key as usize <= count => None,
-            Some(Ok((Value::Number(key), _))) if key >= 1.0 && key <= count as f64 => None,
-            None => None,
-            Some(_) => Some(()),
-        });
-        return match others {
-            None => Ok(()),
-            Some(()) => Err(Fault::from("a table is neither an array nor an object: its keys are mixed")),
-        };
+        Ok(())
     }
-    out.push(b'{');
-    let mut first = true;
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        let Value::String(key) = key else {
-            return Err(Fault::from("keys of JSON objects are texts"));
-        };
-        if !first {
-            out.push(b',');
-        }
-        first = false;
-        json_string(&key.as_bytes(), out);
-        out.push(b':');
-        append(&value, out, level + 1, left)?;
-    }
-    out.push(b'}');
-    Ok(())
 }
 
-/// Numbers, in digits. A vector of bytes takes all that is written.
-pub(crate) fn append_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
+/// Appends a number in digits.
+pub(crate) fn append_display(value: &impl fmt::Display, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
     let _ = write!(out, "{value}");
+}
+
+fn mixed() -> mlua::Error {
+    mlua::Error::runtime("JSON has arrays, of keys 1 to n, and objects, of texts as keys: this table is neither")
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::LightUserData(_) | Value::UserData(_) => "userdata",
+        other => other.type_name(),
+    }
+}
+
+/// Decodes a text. The error describes the problem and its position.
+pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err("the text is longer than 256 KiB".to_owned());
+    }
+    let values = Cell::new(0);
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = Seed { lua, depth: 0, values: &values }.deserialize(&mut reader).map_err(|error| error.to_string())?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+/// Creates a page's values while the text is parsed.
+#[derive(Clone, Copy)]
+struct Seed<'a> {
+    lua: &'a Lua,
+    depth: usize,
+    values: &'a Cell<usize>,
+}
+
+impl Seed<'_> {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        if self.depth == DEPTH_MAX {
+            return Err(E::custom("nested too deeply"));
+        }
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+
+    fn count<E: serde::de::Error>(self) -> Result<(), E> {
+        self.values.set(self.values.get() + 1);
+        if self.values.get() > VALUES_MAX { Err(E::custom("more than 20000 values")) } else { Ok(()) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.count()?;
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value as f64))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value as f64))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Number(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::NULL)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+        self.lua.create_string(text).map(Value::String).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let table = self.lua.create_table().map_err(A::Error::custom)?;
+        let mut count = 0_usize;
+        while let Some(item) = items.next_element_seed(self.deeper()?)? {
+            count += 1;
+            table.raw_set(count, item).map_err(A::Error::custom)?;
+        }
+        Ok(Value::Table(table))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let table = self.lua.create_table().map_err(A::Error::custom)?;
+        while let Some(name) = members.next_key::<std::borrow::Cow<'de, str>>()? {
+            let value = members.next_value_seed(self.deeper()?)?;
+            let value = if value == Value::NULL { Value::Nil } else { value };
+            table.raw_set(&*name, value).map_err(A::Error::custom)?;
+        }
+        if table.is_empty() {
+            mark_object(self.lua, &table).map_err(A::Error::custom)?;
+        }
+        Ok(Value::Table(table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEPTH_MAX, InvalidText, TEXT_BYTES_MAX, VALUES_MAX, decode, encode, prepare};
+    use mlua::{Lua, Value};
+    use proptest::prelude::*;
+
+    fn machine() -> Lua {
+        let lua = Lua::new();
+        prepare(&lua).unwrap();
+        lua.globals().set("null", Value::NULL).unwrap();
+        lua
+    }
+
+    fn encoded(lua: &Lua, code: &str) -> Result<String, String> {
+        let value: Value = lua.load(code).eval().unwrap();
+        let mut out = b"x".to_vec();
+        encode(lua, &value, &mut out, InvalidText::Refuse).map_err(|fault| fault.to_string())?;
+        Ok(String::from_utf8(out.split_off(1)).unwrap())
+    }
+
+    #[test]
+    fn values_have_their_texts() {
+        let lua = machine();
+        for (code, text) in [
+            ("nil", "null"),
+            ("null", "null"),
+            ("true", "true"),
+            ("1", "1"),
+            ("-0.5", "-0.5"),
+            ("2^53 - 1", "9007199254740991"),
+            ("1e300", &*format!("1{}", "0".repeat(300))),
+            ("'a\"\\\\\\n\\0'", "\"a\\\"\\\\\\n\\u0000\""),
+            ("'</script><!--&\\u{2028}'", "\"\\u003c/script\\u003e\\u003c!--\\u0026\\u2028\""),
+            ("{1, 'a', {b = 2, a = {}}}", "[1,\"a\",{\"a\":[],\"b\":2}]"),
+            ("{}", "[]"),
+            ("{1, null, 3}", "[1,null,3]"),
+        ] {
+            assert_eq!(encoded(&lua, code).as_deref(), Ok(text), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_text() {
+        let lua = machine();
+        for (code, part) in [
+            ("0/0", "NaN"),
+            ("1/0", "infinite"),
+            ("'\\xff'", "UTF-8"),
+            ("print", "function"),
+            ("{1, a = 2}", "neither"),
+            ("{[2] = 1, [4] = 1, a = 1}", "neither"),
+            ("{[true] = 1}", "neither"),
+            ("(function() local t = {} t.t = t return t end)()", "contains itself"),
+            ("table.create(20001, 1)", "20000"),
+            ("string.rep('x', 300000)", "256 KiB"),
+            ("string.rep('<', 200000)", "256 KiB"),
+            ("table.create(1000, string.rep('x', 1000))", "256 KiB"),
+        ] {
+            let error = encoded(&lua, code).unwrap_err();
+            assert!(error.contains(part), "{code}: {error}");
+        }
+    }
+
+    #[test]
+    fn templates_replace_invalid_text() {
+        let lua = machine();
+        let value: Value = lua.load("{'a\\xffb'}").eval().unwrap();
+        let mut out = Vec::new();
+        encode(&lua, &value, &mut out, InvalidText::Replace).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "[\"a\u{fffd}b\"]");
+    }
+
+    #[test]
+    fn texts_have_their_values() {
+        let lua = machine();
+        for text in ["null", "true", "1", "-0.5", "\"a\\u0000\"", "[1,[],{}]", "[null,1]", "{\"a\":{\"b\":[1,2]}}"] {
+            let value = decode(&lua, text.as_bytes()).unwrap();
+            let mut out = Vec::new();
+            encode(&lua, &value, &mut out, InvalidText::Refuse).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+        // Nothing in an object is nothing, so that `if` sees it.
+        let Value::Table(object) = decode(&lua, b"{\"a\":null}").unwrap() else { panic!() };
+        assert!(object.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_text() {
+        let lua = machine();
+        let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(decode(&lua, deep(DEPTH_MAX).as_bytes()).is_ok());
+        let many = format!("[{}1]", "1,".repeat(VALUES_MAX));
+        let long = format!("\"{}\"", "x".repeat(TEXT_BYTES_MAX));
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "1 2",
+            "nul",
+            "\"\\ud800\"",
+            "\u{feff}1",
+            "'a'",
+            "NaN",
+            "{1:2}",
+            &deep(DEPTH_MAX + 1),
+            &deep(50_000),
+            &many,
+            &long,
+        ] {
+            assert!(decode(&lua, text.as_bytes()).is_err(), "{}", &text[..text.len().min(50)]);
+        }
+        assert!(decode(&lua, b"\"\xff\"").is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn nothing_that_comes_is_fatal(text in any::<Vec<u8>>()) {
+            let _ = decode(&machine(), &text);
+        }
+
+        #[test]
+        fn a_text_is_a_text(text in any::<String>()) {
+            let lua = machine();
+            let mut out = Vec::new();
+            encode(&lua, &Value::String(lua.create_string(&text).unwrap()), &mut out, InvalidText::Refuse).unwrap();
+            let out = String::from_utf8(out).unwrap();
+            let is_harmless = !out.contains(['<', '>', '&', '\u{2028}']);
+            prop_assert!(is_harmless);
+            prop_assert_eq!(serde_json::from_str::<String>(&out).unwrap(), text);
+        }
+    }
 }

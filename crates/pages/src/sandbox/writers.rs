@@ -1,7 +1,7 @@
 //! The writers called by a template's chunk: `__s` for static segments, the others for values.
 
 use super::hub::Hub;
-use super::json::append_json;
+use super::json::{self, InvalidText};
 use super::wait::Fault;
 use crate::template::escape;
 use mlua::{Lua, Table, Value};
@@ -112,6 +112,6 @@ fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -
         return write(lua, hub, &string.as_bytes(), text);
     }
     let mut buffer = Vec::new();
-    append_json(value, &mut buffer)?;
+    json::encode(lua, value, &mut buffer, InvalidText::Replace)?;
     write(lua, hub, &buffer, json)
 }

@@ -1,6 +1,6 @@
 //! What a reader needs to repeat the run, and what questions asked of it found.
 
-use super::date;
+use super::{capital, date};
 use crate::{command, plan_words};
 use flatout_load::report::RunReport;
 use flatout_units::show;
@@ -21,9 +21,7 @@ pub(super) fn findings(reports: &[RunReport], names: &[String]) -> Markup {
 }
 
 fn title(name: &str) -> String {
-    let text = name.replace(['-', '_'], " ");
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    capital(&name.replace(['-', '_'], " "))
 }
 
 fn value(finding: &Value, depth: usize) -> Markup {

@@ -7,7 +7,7 @@ use super::seeds::{Beside, beside};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
 use flatout_report::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
-use flatout_report::html::{figure, swatch};
+use flatout_report::html::{capital, figure, swatch};
 use maud::{Markup, PreEscaped, html};
 
 /// Groups of one picture, at most; the rest stands in the table.
@@ -180,10 +180,4 @@ fn groups(
         }
     }
     groups
-}
-
-/// With a capital letter first.
-pub(super) fn capital(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

@@ -1,8 +1,8 @@
 //! Invalid figures of a step's runs, with reasons and remedies.
 
 use crate::document::StepEntry;
-use flatout_report::verdict::label;
 use flatout_load::judge::{Figure, InvalidReason};
+use flatout_report::verdict::label;
 use flatout_units::show;
 
 /// A line for each reason, in the order of the table: in how many runs it was found, which figures it touched there, and what

@@ -8,7 +8,6 @@ use crate::spread::Spread;
 use crate::target::TargetUnknown;
 use crate::url::Url;
 use crate::view::json::{bench_value, limits_value};
-use flatout_report::style::Style;
 use flatout_load::FailureKind;
 use flatout_load::plan::{Plan, Stop};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings, Sample};
@@ -16,6 +15,7 @@ use flatout_load::report::{
     ClientReport, Cpu, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times, WarmUpReport,
 };
 use flatout_load::schedule::Tally;
+use flatout_report::style::Style;
 use std::time::Duration;
 
 fn machine() -> Machine {

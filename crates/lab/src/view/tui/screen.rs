@@ -5,10 +5,10 @@
 
 use super::{Standing, Watch, draw};
 use crate::bench::{Live, Phase, Progress};
-use flatout_report::style::Style;
-use flatout_report::verdict;
 use flatout_load::plan::Plan;
 use flatout_net::client::watch_endings;
+use flatout_report::style::Style;
+use flatout_report::verdict;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};

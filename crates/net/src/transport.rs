@@ -1,13 +1,13 @@
-//! A connection to an origin: a socket, possibly with a TLS session.
+//! A client's connection, of the lab or to an origin or application server: a socket, possibly with a TLS session.
 
-use crate::registered::Registered;
+use crate::registered::{Descriptor, Registered};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -15,14 +15,14 @@ use tokio_rustls::client::TlsStream;
 
 /// A connected socket.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    fd: Registered,
+pub(crate) struct Socket<T: Descriptor = OwnedFd> {
+    fd: Registered<T>,
     /// The last write would have blocked: wait for readiness before the next.
     full: Cell<bool>,
 }
 
-impl Socket {
-    pub(crate) const fn new(fd: Registered) -> Self {
+impl<T: Descriptor> Socket<T> {
+    pub(crate) const fn new(fd: Registered<T>) -> Self {
         Self { fd, full: Cell::new(false) }
     }
 
@@ -110,7 +110,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl<T: Descriptor> AsyncRead for Socket<T> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let count = ready!(self.poll_receive(context, buffer.initialize_unfilled()))?;
         buffer.advance(count);
@@ -118,7 +118,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<T: Descriptor> AsyncWrite for Socket<T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_send(context, &[IoSlice::new(bytes)])
     }
@@ -148,15 +148,15 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// The transport of bytes to and from an origin.
-pub(super) enum Transport {
-    Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+/// The transport of bytes to and from a server.
+pub(crate) enum Transport<T: Descriptor = OwnedFd> {
+    Plain(Socket<T>),
+    Tls(Box<TlsStream<Socket<T>>>),
 }
 
-impl Transport {
+impl<T: Descriptor> Transport<T> {
     /// Receives available bytes; 0 bytes at the end.
-    pub(super) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_receive(context, buffer),
             Self::Tls(stream) => {
@@ -169,7 +169,7 @@ impl Transport {
 
     /// Receives available bytes into a new buffer of at most `bytes_max`; empty at the end. `None` if that would save
     /// no copy.
-    pub(super) fn poll_receive_buffer(
+    pub(crate) fn poll_receive_buffer(
         &mut self,
         context: &mut Context<'_>,
         bytes_max: usize,
@@ -188,7 +188,7 @@ impl Transport {
     }
 
     /// Sends as much of `slices` as possible; none of them may be empty.
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_send(context, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
@@ -196,7 +196,7 @@ impl Transport {
     }
 
     /// Sends buffered bytes and waits for the socket. Only TLS buffers any.
-    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
@@ -204,7 +204,7 @@ impl Transport {
     }
 
     /// Returns whether an idle connection is usable: nothing has arrived on it, including its end.
-    pub(super) fn is_quiet(&mut self, ask_kernel: bool) -> bool {
+    pub(crate) fn is_quiet(&mut self, ask_kernel: bool) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(ask_kernel),
             Self::Tls(stream) => {
@@ -220,7 +220,7 @@ impl Transport {
     }
 }
 
-impl AsyncRead for Transport {
+impl<T: Descriptor> AsyncRead for Transport<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -233,7 +233,7 @@ impl AsyncRead for Transport {
     }
 }
 
-impl AsyncWrite for Transport {
+impl<T: Descriptor> AsyncWrite for Transport<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_send(context, &[IoSlice::new(bytes)])
     }
@@ -262,7 +262,7 @@ impl AsyncWrite for Transport {
     }
 }
 
-impl fmt::Debug for Transport {
+impl<T: Descriptor> fmt::Debug for Transport<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Plain(_) => "Plain",
@@ -273,9 +273,9 @@ impl fmt::Debug for Transport {
 
 /// A connection that has switched protocols, and the bytes received after the 101.
 #[derive(Debug)]
-pub(super) struct Upgraded {
-    pub(super) received: Vec<u8>,
-    pub(super) transport: Transport,
+pub(crate) struct Upgraded {
+    pub(crate) received: Vec<u8>,
+    pub(crate) transport: Transport,
 }
 
 impl AsyncRead for Upgraded {

@@ -1,32 +1,56 @@
-//! Spooling of uploaded files: in memory while small, then in an unnamed file that vanishes with its last reference.
+//! Spooled content: in memory while small, then in an unnamed file that vanishes with its last reference.
 
-use flatout_net::file::{create_nameless, write_all_at};
+use crate::file::{create_nameless, create_nameless_in_memory, write_all_at};
 use rustix::io::{Errno, pread};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Size above which a file is not held in memory, in bytes.
+/// Upper bound of a spool's bytes in the process's memory; larger content goes to the file.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// The unnamed file that holds all large files of one form, so that they cost one descriptor.
+/// The unnamed file of large spools, created on first use. Spools that are filled one after the other may share it, so
+/// that they cost one descriptor.
 #[derive(Debug)]
-pub struct Store {
-    file: OwnedFd,
+pub struct SpoolFile {
+    folder: Option<PathBuf>,
+    file: OnceCell<OwnedFd>,
     bytes: Cell<u64>,
 }
 
-/// The bytes of one uploaded file.
+impl SpoolFile {
+    /// A file in `folder`; in memory, which the kernel may swap out, without a folder or if the folder cannot hold
+    /// such files.
+    pub fn new(folder: Option<&Path>) -> Rc<Self> {
+        Rc::new(Self { folder: folder.map(Path::to_owned), file: OnceCell::new(), bytes: Cell::new(0) })
+    }
+
+    fn file(&self) -> Result<&OwnedFd, Errno> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let created = self.folder.as_deref().map_or_else(create_nameless_in_memory, create_nameless)?;
+        Ok(self.file.get_or_init(|| created))
+    }
+
+    fn append(&self, bytes: &[u8]) -> Result<(), Errno> {
+        write_all_at(self.file()?, bytes, self.bytes.get())?;
+        self.bytes.set(self.bytes.get() + bytes.len() as u64);
+        Ok(())
+    }
+}
+
+/// Content that is appended, then read any number of times.
 #[derive(Debug, Default)]
 pub struct Spool(RefCell<Place>);
 
 #[derive(Debug)]
 enum Place {
     Memory(Vec<u8>),
-    /// A range of the store.
+    /// A range of the file.
     File {
-        store: Rc<Store>,
+        file: Rc<SpoolFile>,
         start: u64,
         bytes: u64,
     },
@@ -38,39 +62,25 @@ impl Default for Place {
     }
 }
 
-impl Store {
-    /// A file in `folder`, or a memory file if that fails (a confined worker may not create files).
-    fn create(folder: &Path) -> Result<Rc<Self>, Errno> {
-        Ok(Rc::new(Self { file: create_nameless(folder)?, bytes: Cell::new(0) }))
-    }
-
-    fn append(&self, bytes: &[u8]) -> Result<(), Errno> {
-        write_all_at(&self.file, bytes, self.bytes.get())?;
-        self.bytes.set(self.bytes.get() + bytes.len() as u64);
-        Ok(())
-    }
-}
-
 impl Spool {
-    /// Appends `bytes`. Large content goes into `store`, which is created in `folder` on first use; no other spool
-    /// may append to it before this one is complete.
-    pub fn append(&self, bytes: &[u8], folder: &Path, store: &mut Option<Rc<Store>>) -> Result<(), Errno> {
+    /// Appends `bytes`, to `file` if the content is large; no other spool may append to that file before this one is
+    /// complete.
+    ///
+    /// # Errors
+    /// If the file cannot be created or written.
+    pub fn append(&self, bytes: &[u8], file: &Rc<SpoolFile>) -> Result<(), Errno> {
         let mut place = self.0.borrow_mut();
         if let Place::Memory(memory) = &mut *place {
             if memory.len() + bytes.len() <= MEMORY_BYTES_MAX {
                 memory.extend_from_slice(bytes);
                 return Ok(());
             }
-            let store = match store {
-                Some(store) => Rc::clone(store),
-                None => Rc::clone(store.insert(Store::create(folder)?)),
-            };
-            let start = store.bytes.get();
-            store.append(memory)?;
-            *place = Place::File { start, bytes: memory.len() as u64, store };
+            let start = file.bytes.get();
+            file.append(memory)?;
+            *place = Place::File { start, bytes: memory.len() as u64, file: Rc::clone(file) };
         }
-        if let Place::File { store, bytes: length, .. } = &mut *place {
-            store.append(bytes)?;
+        if let Place::File { file, bytes: length, .. } = &mut *place {
+            file.append(bytes)?;
             *length += bytes.len() as u64;
         }
         Ok(())
@@ -92,12 +102,15 @@ impl Spool {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Up to `count` bytes from `offset` on.
+    /// Up to `count` bytes from `offset` on; fewer only at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub fn read(&self, offset: u64, count: usize) -> Result<Vec<u8>, Errno> {
         match &*self.0.borrow() {
             Place::Memory(memory) => {
@@ -105,12 +118,12 @@ impl Spool {
                 let end = start.saturating_add(count).min(memory.len());
                 Ok(memory[start..end].to_vec())
             }
-            Place::File { store, start, bytes } => {
+            Place::File { file, start, bytes } => {
                 let count = u64::try_from(count).unwrap_or(u64::MAX).min(bytes.saturating_sub(offset));
                 let mut read = vec![0; usize::try_from(count).unwrap_or(0)];
                 let mut filled = 0;
                 while filled < read.len() {
-                    match pread(&store.file, &mut read[filled..], start + offset + filled as u64) {
+                    match pread(file.file()?, &mut read[filled..], start + offset + filled as u64) {
                         Ok(0) => break,
                         Ok(more) => filled += more,
                         Err(Errno::INTR) => {}
@@ -126,18 +139,18 @@ impl Spool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY_BYTES_MAX, Spool};
+    use super::{MEMORY_BYTES_MAX, Spool, SpoolFile};
     use std::path::Path;
 
     #[test]
     fn what_goes_in_comes_out_of_memory_and_of_files() {
-        let folders = [std::env::temp_dir(), Path::new("/does/not/exist").to_owned()];
-        for folder in &folders {
+        let temporary = std::env::temp_dir();
+        for folder in [Some(&*temporary), Some(Path::new("/does/not/exist")), None] {
             for length in [0, 10, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, 3 * MEMORY_BYTES_MAX] {
                 let content: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
-                let (spool, mut store) = (Spool::default(), None);
+                let (spool, file) = (Spool::default(), SpoolFile::new(folder));
                 for piece in content.chunks(1000) {
-                    spool.append(piece, folder, &mut store).unwrap();
+                    spool.append(piece, &file).unwrap();
                 }
                 assert_eq!(spool.held_bytes(), if length > MEMORY_BYTES_MAX { 0 } else { length });
                 assert_eq!((spool.len(), spool.is_empty()), (length as u64, length == 0));
@@ -151,15 +164,14 @@ mod tests {
 
     #[test]
     fn large_files_of_a_form_share_one() {
-        let folder = std::env::temp_dir();
-        let mut store = None;
+        let file = SpoolFile::new(Some(&std::env::temp_dir()));
         let spools: Vec<_> = (0..4_usize)
             .map(|number| {
                 let spool = Spool::default();
                 // The third is small.
                 let length = if number == 2 { 10 } else { MEMORY_BYTES_MAX + number + 1 };
                 for piece in vec![number as u8; length].chunks(30_000) {
-                    spool.append(piece, &folder, &mut store).unwrap();
+                    spool.append(piece, &file).unwrap();
                 }
                 (spool, length)
             })
@@ -169,6 +181,6 @@ mod tests {
             assert_eq!(spool.read(*length as u64 - 1, 5).unwrap(), [number as u8]);
         }
         let bytes: usize = [0, 1, 3].iter().map(|number| MEMORY_BYTES_MAX + number + 1).sum();
-        assert_eq!(store.unwrap().bytes.get(), bytes as u64);
+        assert_eq!(file.bytes.get(), bytes as u64);
     }
 }
