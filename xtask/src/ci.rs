@@ -111,6 +111,14 @@ pub(crate) fn fuzz_smoke() -> Outcome<()> {
     cargo(&["run", "--package", "flatout-fuzz", "--profile", "dev", "--bin", "smoke"]).map(|_| ())
 }
 
+/// Writes the generated parts of documents. The tests that compare them with the tables in the code write them instead,
+/// so this program links none of the product's crates.
+pub(crate) fn write_reasons() -> Outcome<()> {
+    let mut test = shell::cargo();
+    test.args(["test", "--package", "flatout", "--test", "e2e", "is_documented", "--", "--show-output"]);
+    must_succeed(test.env("FLATOUT_WRITE_DOCS", "1")).map(|_| ())
+}
+
 fn chosen(args: &[String]) -> Outcome<Vec<&'static Step>> {
     if args.is_empty() {
         return Ok(STEPS.iter().collect());

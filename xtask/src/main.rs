@@ -24,6 +24,7 @@ usage: cargo xtask NAME [OPTIONS]
                   licences, sizes
   ci              every check there is, in order; stops at the first failure
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
+  reasons         write the tables of docs/reasons.md and the codes of docs/config.md from the code
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
   bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
@@ -51,6 +52,7 @@ fn run(args: &[String]) -> Outcome<()> {
     match name {
         "tidy" => tidy::run(),
         "ci" => ci::run(rest),
+        "reasons" => ci::write_reasons(),
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),
         "bench-peers" => bench_peers::run(rest),
