@@ -245,7 +245,7 @@ pub(crate) struct AgentsPlan<'a> {
     pub(crate) listen: SocketAddr,
     /// The folder that `flatout agent init` made.
     pub(crate) trust: &'a Path,
-    /// What is required of the whole.
+    /// The requirements of the whole.
     pub(crate) require: &'a [Threshold],
 }
 

@@ -145,7 +145,7 @@ fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static 
     }
 }
 
-/// What could be written stays written, and what could not is told last.
+/// Files that could be written remain; those that could not are reported last.
 fn conclude(written: Result<(), String>, (code, words): (u8, &str)) -> ExitCode {
     if let Err(text) = written {
         return complain(&text, FAILED);

@@ -20,7 +20,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run<C: CommandFactory>(arguments: &CompletionsArgs) -> ExitCode {
     let mut text = Vec::new();
     generate(arguments.shell, &mut C::command(), "flatout", &mut text);
-    // A reader that has gone away is no failure of ours.
+    // A closed pipe is not an error.
     let _ = io::stdout().write_all(&text);
     ExitCode::SUCCESS
 }

@@ -167,7 +167,7 @@ fn failed(message: &str) -> ExitCode {
     ExitCode::from(EXIT_FAILED)
 }
 
-/// A reader that has gone away is no failure of ours.
+/// A closed pipe is not an error.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
@@ -262,7 +262,7 @@ fn read_input() -> io::Result<String> {
     Ok(text)
 }
 
-/// Written beside and renamed: whoever reads meanwhile has the one or the other, and a full disk loses nothing.
+/// Written beside and renamed: a concurrent reader has the one or the other, and a full disk loses nothing.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link; what it leads to is replaced.
     let path = path.canonicalize()?;
@@ -400,7 +400,7 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a reason in the report of a bench means, which figures it touches, and what to do.
+/// Explains a reason in a bench report: its meaning, the affected figures, and the remedy.
 fn explain_reason(reason: InvalidReason) -> String {
     let capital = |text: &str| {
         let mut letters = text.chars();

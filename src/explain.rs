@@ -159,7 +159,7 @@ fn usage(message: &str) -> ExitCode {
 }
 
 impl Color {
-    /// Whether standard output is for colours.
+    /// Returns true if standard output is for colours.
     fn on_stdout(self) -> bool {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         match self {
@@ -171,7 +171,7 @@ impl Color {
 }
 
 impl RequestArgs {
-    /// What the configuration makes of `question`, and where its process has its admin socket.
+    /// The plan of the configuration for `question`, and the admin socket of its process.
     fn explain(&self, question: &Question) -> Result<(Explanation, Admin), ExitCode> {
         let path = find(self.config.as_deref()).map_err(|message| usage(&message))?;
         let config = load(&path, &Disk).map_err(|errors| complain(&path, &errors, self.color.style()))?;

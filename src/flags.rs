@@ -1,4 +1,4 @@
-//! What the verbs that serve have in common: where they listen, how they log, how long they wait.
+//! Flags of all serving commands: listeners, logs and timeouts.
 
 use clap::Args;
 use flatout_config::model::{
@@ -129,7 +129,7 @@ impl ServerArgs {
     pub(crate) fn run(&self, settings: Result<Config, Failure>, needs_admin: bool) -> ExitCode {
         match settings {
             Ok(config) if self.print_config => {
-                // A reader that has gone away is no failure of ours.
+                // A closed pipe is not an error.
                 let _ = io::stdout().write_all(to_kdl(&config).as_bytes());
                 ExitCode::SUCCESS
             }

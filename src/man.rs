@@ -26,7 +26,7 @@ pub(crate) fn run<C: CommandFactory>(arguments: &ManArgs) -> ExitCode {
     let written = match &arguments.dir {
         Some(folder) => write_all(C::command(), folder),
         None => render(&command).map(|page| {
-            // A reader that has gone away is no failure of ours.
+            // A closed pipe is not an error.
             let _ = io::stdout().write_all(&page);
         }),
     };

@@ -233,7 +233,7 @@ fn begin(folder: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A reader that has gone away is no failure of ours.
+/// A closed pipe is not an error.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -106,7 +106,7 @@ fn report(body: &str, json: bool) -> ExitCode {
             }
         }
     };
-    // A reader that has gone away is no failure of ours.
+    // A closed pipe is not an error.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

@@ -27,7 +27,7 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
     match report(arguments) {
         Ok(text) => {
-            // A reader that has gone away is no failure of ours.
+            // A closed pipe is not an error.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

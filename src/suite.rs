@@ -207,7 +207,7 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
     }
     for diagnostics in &wrong {
         if json {
-            // A reader that has gone away is no failure of ours.
+            // A closed pipe is not an error.
             let _printed = print(&format!("{:#}\n", diagnostics.to_json()));
         } else {
             eprint!("{}", diagnostics.render(color.style()));
@@ -216,7 +216,7 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
     Err(ExitCode::from(USAGE))
 }
 
-/// What is wrong with the arguments of `bench` in a suite's steps, as `bench` itself would say.
+/// Errors in the arguments of `bench` in a suite's steps, as `bench` itself reports them.
 fn faults_of_arguments(suite: &Suite) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for step in &suite.steps {
@@ -343,10 +343,10 @@ fn own_program() -> Result<PathBuf, String> {
 /// The wish to end, for the threads that watch for signals.
 static STOP: Stop = Stop::new();
 
-/// Whether everything is stopped, so that the process may end.
+/// True if everything is stopped, so that the process may end.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Whether another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
+/// True if another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 fn judge(args: &JudgeArgs) -> ExitCode {
@@ -369,7 +369,7 @@ fn judge(args: &JudgeArgs) -> ExitCode {
     if let Err(error) = flatout_suite::report::write(&report, &args.folder) {
         return complain(&format!("the report cannot be written: {error}"), FAILED);
     }
-    // A reader that has gone away is no failure of ours.
+    // A closed pipe is not an error.
     let _printed = print(&flatout_suite::report::text(&report, Style::of(&io::stdout())));
     ExitCode::from(code_of(&report))
 }
@@ -432,7 +432,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
             Ok(report) => {
                 code = worse(code, code_of(&report));
                 if output != Some(Output::Stdout) {
-                    // A reader that has gone away is no failure of ours.
+                    // A closed pipe is not an error.
                     let page = out.join("report.html");
                     let text = flatout_suite::report::text(&report, Style::of(&io::stdout()));
                     let _printed = output::show(&format!("{text}{}\n{}\n", out.display(), page.display()));

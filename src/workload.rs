@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What was asked for failed, or a text is malformed.
+/// The command failed, or a text is malformed.
 const FAILED: u8 = 1;
 
 /// Bad usage: what was asked for makes no sense, or cannot be done.
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &WorkloadArgs) -> ExitCode {
     }
 }
 
-/// What to say, and the exit code.
+/// The message and the exit code.
 type Complaint = (String, u8);
 
 fn unreadable(error: &ReadError) -> Complaint {
@@ -322,7 +322,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
     }
 }
 
-/// What a file is, by its first line that is neither blank nor a comment.
+/// Returns the kind of a file, by its first line that is neither blank nor a comment.
 fn guess(path: &Path) -> Result<Kind, ReadError> {
     use std::io::Read as _;
     let failed = |error| ReadError::Io(path.to_owned(), error);

@@ -35,6 +35,7 @@ mod e2e {
     mod run;
     mod scenarios;
     mod site;
+    mod skip;
     mod smoke;
     mod suite;
     mod syscalls;

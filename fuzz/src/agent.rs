@@ -53,7 +53,7 @@ pub(crate) fn check_frames(bytes: &[u8]) {
     }
 }
 
-/// Whoever says whatever in whatever order, nothing panics, orders are for those who are there, and the end is reached
+/// Whatever agents send in whatever order, nothing panics, orders are for those who are there, and the end is reached
 /// when all are gone.
 pub(crate) fn check_muster(bytes: &[u8]) {
     let mut muster = Muster::new(2, "1", serde_json::Value::Null);

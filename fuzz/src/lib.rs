@@ -42,7 +42,7 @@ pub struct Fuzzer {
     pub seeds: &'static [&'static [u8]],
     /// Panics when an invariant does not hold for these bytes.
     pub check: fn(&[u8]),
-    /// Whether it is the canary: a decoder with a known defect, which the smoke run must find.
+    /// True if it is the canary: a decoder with a known defect, which the smoke run must find.
     pub must_fail: bool,
 }
 

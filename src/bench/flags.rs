@@ -108,7 +108,7 @@ pub(crate) struct LoadArgs {
     pub(super) sources: Option<u32>,
 }
 
-/// What is asked for, and how the server is spoken to.
+/// The requests, and how they are sent.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct RequestArgs {
@@ -160,7 +160,7 @@ pub(crate) struct RequestArgs {
     pub(super) verify_digest: Option<String>,
 }
 
-/// What is to be found out, and what must hold.
+/// The questions, and the requirements.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Questions")]
 pub(crate) struct QuestionArgs {
@@ -199,7 +199,7 @@ pub(crate) struct QuestionArgs {
     pub(super) server_metrics: Option<String>,
 }
 
-/// What is shown and written.
+/// The output.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {

@@ -49,14 +49,14 @@ pub(super) struct Run {
     pub(super) thresholds: Vec<Threshold>,
 }
 
-/// What is to be found out.
+/// The question.
 #[derive(Debug)]
 pub(super) enum Question {
-    /// What each level comes to.
+    /// The measurement of each level.
     Levels,
     /// The highest rate that meets a requirement.
     Knee(Threshold, KneePlan),
-    /// What is left beyond the peak.
+    /// The throughput beyond the peak.
     Overload(OverloadPlan),
     /// Which of two is faster.
     Versus(Box<Ask>),

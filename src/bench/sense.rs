@@ -23,19 +23,19 @@ pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {
     }
 }
 
-/// Whether something is wrong, and what is said then.
+/// The mistakes to look for, and the message of each.
 type Rule = (bool, String);
 
 fn is_sweep(levels: Option<&str>) -> bool {
     levels.is_some_and(|levels| levels.contains(".."))
 }
 
-/// Whether the rate changes within a level.
+/// Returns true if the rate changes within a level.
 fn has_steps(load: &LoadArgs) -> bool {
     load.arrivals.as_deref().is_some_and(|arrivals| arrivals.contains("steps:"))
 }
 
-/// Whether the clock decides when requests are due.
+/// Returns true if the clock decides when requests are due.
 pub(super) fn is_open(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) -> bool {
     let has_times = load.rate.is_some() || load.arrivals.is_some() || request.replay.is_some();
     has_times || question.find_knee.is_some() || question.overload

@@ -24,7 +24,7 @@ pub(super) struct Outputs {
     has_screen: bool,
 }
 
-/// Whoever shows a run while it goes on. Dropped, it gives the terminal back.
+/// The display of a run in progress. Dropped, it gives the terminal back.
 #[derive(Debug)]
 pub(super) enum Shown {
     Screen(Box<LiveScreen>),
@@ -63,7 +63,7 @@ impl Outputs {
         }
     }
 
-    /// What shows the run, as far as there is a terminal to show it on.
+    /// The display of the run, if there is a terminal.
     pub(super) fn progress(&self, title: &str) -> Shown {
         let screen = if self.has_screen { LiveScreen::open(title).ok().flatten() } else { None };
         screen.map_or_else(|| Shown::Line(LiveLine::new()), |screen| Shown::Screen(Box::new(screen)))

@@ -82,7 +82,7 @@ impl Page {
         fields.into_iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Whether it came from the cache without the origin being asked.
+    /// Returns true if it came from the cache without the origin being asked.
     pub(super) fn is_hit(&self) -> bool {
         self.field("Cache-Status").is_some_and(|status| status.contains("; hit"))
     }

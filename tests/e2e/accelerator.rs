@@ -76,7 +76,7 @@ struct Answer {
     fields: Vec<(String, String)>,
     /// Without its coding.
     body: Vec<u8>,
-    /// Whether it ended as its head says that it ends; one that ends with its connection never does.
+    /// True if it ended as its head says that it ends; one that ends with its connection never does.
     is_whole: bool,
     /// Interim answers before it.
     interims: Vec<(u16, Vec<(String, String)>)>,

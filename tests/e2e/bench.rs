@@ -69,7 +69,7 @@ impl UnderWay {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Whether it has its own way with SIGINT by now.
+    /// Returns true if it has its own way with SIGINT by now.
     fn handles_interrupts(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

@@ -1,5 +1,6 @@
-//! Cgroups of a test's own. Where this user may make none, nothing can be shown, and the test says so.
+//! Cgroups for tests. If this user may not create one, the test is skipped.
 
+use crate::e2e::skip::skip;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ impl Cgroup {
         let group =
             group.filter(|group| settings.iter().all(|(file, value)| fs::write(group.0.join(file), value).is_ok()));
         if group.is_none() {
-            eprintln!("not shown: this user may not make a cgroup with a limit of {controller}");
+            skip(&format!("this user may not create a cgroup with a limit of {controller}"));
         }
         group
     }

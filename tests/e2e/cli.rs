@@ -3,6 +3,7 @@
 use super::harness::{Folder, Response, flatout, read_to_end, wait_until};
 use super::process::is_root;
 use super::tool::{said, tool};
+use crate::e2e::skip::skip;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -256,7 +257,7 @@ fn two_addresses_both_serve() {
     if has_ipv6 {
         arguments.extend(["--listen", "[::1]:0"]);
     } else {
-        println!("this machine has no IPv6: [::1] is not tried");
+        skip("this machine has no IPv6, so [::1] is not tried");
     }
     let mut running = Running::spawn(serve(folder.path(), &arguments));
     let addresses = running.addresses().unwrap();
@@ -335,7 +336,7 @@ fn sigusr1_prints_the_counters_and_goes_on() {
 fn a_port_for_root_alone_is_explained() {
     let first_free = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if first_free.trim().parse::<u16>().unwrap() < 1024 {
-        println!("everybody may use every port of this machine: there is nothing to explain");
+        skip("every user may bind every port of this machine");
         return;
     }
     // Where another user can read it.

@@ -1,6 +1,6 @@
 //! Configurations, wrong and right: `flatout validate`, `fmt`, `adapt`, `passwd` and `help`, as people meet them.
 //!
-//! Each file in `config/bad` has its exact diagnostics beside it. With FLATOUT_BLESS=1 they are written anew: read the
+//! Each file in `config/bad` has its exact diagnostics beside it. With FLATOUT_BLESS=1 they are rewritten: read the
 //! difference before it is committed.
 
 use super::harness::{Folder, flatout};
@@ -56,7 +56,7 @@ fn configurations(folder: &Path, endings: &[&str]) -> Vec<String> {
     names
 }
 
-/// Whether what should be written in a file is there; written anew when that is asked for.
+/// Returns true if what should be written in a file is there; rewritten when that is asked for.
 fn is_as_written(path: &Path, expected: &str) -> bool {
     if std::env::var_os("FLATOUT_BLESS").is_some() {
         fs::write(path, expected).unwrap();

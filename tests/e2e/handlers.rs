@@ -92,7 +92,7 @@ fn is_core(answer: &Expected) -> bool {
     Refusal::ALL.iter().any(|refusal| refusal.name() == answer.outcome)
 }
 
-/// Whether no handler is asked: the core refuses it, or its path or method is none that a step may see.
+/// Returns true if no handler is asked: the core refuses it, or its path or method is none that a step may see.
 fn is_answered_before(row: &Row, answer: &Expected) -> bool {
     let line = row.bytes.split(|&byte| byte == b'\r').next().unwrap_or_default().to_ascii_lowercase();
     let path = line.split(|&byte| byte == b'?').next().unwrap_or_default();

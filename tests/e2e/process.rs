@@ -38,7 +38,7 @@ pub(crate) fn php_fpm() -> PathBuf {
     found.pop().expect("PHP-FPM is not installed; please run: apt-get install php-fpm (or `make test`)")
 }
 
-/// Whether the tests run as root: PHP-FPM and nginx then want to be told whom to work as.
+/// Returns true if the tests run as root: PHP-FPM and nginx then want to be told whom to work as.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

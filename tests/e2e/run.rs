@@ -4,6 +4,7 @@ use super::cli::{Running, get};
 use super::harness::{Folder, Server, flatout, wait_until};
 use super::site::{Site, config, configure, files, prepare};
 use super::tool::{run, said, tool};
+use crate::e2e::skip::skip;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -85,7 +86,7 @@ fn a_watched_folder_s_changes_are_seen_without_a_look() {
 #[test]
 fn privileges_are_dropped_for_good() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
-        println!("only root can become somebody else: nothing to see");
+        skip("only root can change the user");
         return;
     }
     let folder = prepare("", "");
@@ -137,7 +138,7 @@ fn privileges_are_dropped_for_good() {
 #[test]
 fn a_reload_reads_no_key_again_that_only_root_can_read() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
-        println!("only root can become somebody else: nothing to see");
+        skip("only root can change the user");
         return;
     }
     let folder = prepare("", "");
@@ -176,7 +177,7 @@ fn a_reload_reads_no_key_again_that_only_root_can_read() {
 #[test]
 fn root_is_warned_and_a_refused_user_is_named() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
-        println!("only root can become somebody else: nothing to see");
+        skip("only root can change the user");
         return;
     }
     let site = Site::start("");
@@ -285,7 +286,7 @@ fn shells_take_the_completions() {
         let output = flatout().args(["completions", shell]).output().unwrap();
         assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("serve"));
         let Ok(mut checked) = Command::new(check[0]).args(&check[1..]).stdin(Stdio::piped()).spawn() else {
-            println!("{shell} is not installed: its completions are not tried");
+            skip(&format!("{shell} is not installed, so its completions are not tried"));
             continue;
         };
         checked.stdin.take().unwrap().write_all(&output.stdout).unwrap();

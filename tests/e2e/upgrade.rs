@@ -82,7 +82,7 @@ fn when_the_new_process_does_not_come_up_nothing_has_changed() {
     assert_ne!(site.pid(), before);
 }
 
-/// A program that is gone, or is another one by now: both are looked for anew by name.
+/// A program that is gone, or is another one by now: both are looked for again by name.
 #[test]
 fn the_program_is_the_one_at_the_name_now() {
     let folder = Folder::new();

@@ -161,7 +161,7 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(named)
     }
 
-    /// Whether such a run replaces the published tables.
+    /// Returns true if such a run replaces the published tables.
     fn publishes(&self, left_out: usize) -> bool {
         match self.doc {
             Doc::Always => true,

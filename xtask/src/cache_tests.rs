@@ -279,7 +279,7 @@ fn report(package_version: &str, all: &[Verdicts]) -> String {
     for verdicts in all {
         let _ = writeln!(text, "- {}: `{}`", verdicts.name, verdicts.version);
     }
-    text.push_str("\nWhat did not hold, of ours:\n\n");
+    text.push_str("\nFailed tests of flatout:\n\n");
     for verdicts in all.iter().filter(|verdicts| verdicts.name.starts_with("flatout")) {
         for kind in ["required", "optimal"] {
             let failures = verdicts.failures.get(kind).map(Vec::as_slice).unwrap_or_default();

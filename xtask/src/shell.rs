@@ -25,7 +25,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Whether a program of that name can be found.
+/// Returns true if a program of that name can be found.
 pub(crate) fn is_installed(program: &str) -> bool {
     locate(program).is_some()
 }

@@ -3,15 +3,18 @@
 mod dead_files;
 mod dependencies;
 mod direction;
+mod doc_comments;
 mod figures;
 mod licences;
 mod links;
 mod modules;
+mod names;
 mod purity;
 mod safety;
 mod sizes;
 mod source;
 mod tree;
+mod vocabulary;
 mod words;
 
 use crate::failure::Outcome;
@@ -59,6 +62,9 @@ const RULES: &[Rule] = &[
     ("figures", "documents quote kept results as they are", figures::check),
     ("links", "relative links lead somewhere", links::check),
     ("words", "no machine paths and no loose ends", words::check),
+    ("vocabulary", "the field's terms, and no private words", vocabulary::check),
+    ("names", "a type name has few meanings", names::check),
+    ("doc-comments", "a doc comment says what its item is", doc_comments::check),
     ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),
     ("licences", "others' packages come from crates.io under a licence that deny.toml allows", licences::check),
     ("sizes", "no file outgrows its reader", sizes::check),
@@ -77,8 +83,10 @@ pub(crate) fn run() -> Outcome<()> {
         }
         broken += findings.len();
     }
-    for line in sizes::ratchet(&tree) {
-        println!("  size  {line}");
+    for (kind, lines) in [("size", sizes::ratchet(&tree)), ("words", vocabulary::ratchet(&tree))] {
+        for line in lines {
+            println!("{kind:>6}  {line}");
+        }
     }
     match broken {
         0 => Ok(()),

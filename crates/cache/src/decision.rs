@@ -86,7 +86,7 @@ pub enum Verdict {
         age_s: u32,
         /// Reason.
         reason: Lookup,
-        /// Whether to revalidate in the background.
+        /// True to revalidate in the background.
         revalidate: bool,
     },
     /// Validate the stored response at the origin. The upstream request omits the client's own conditions and Range;

@@ -44,9 +44,9 @@ pub(crate) struct Dropped<'a> {
     fields: Fields<'a>,
     /// Lower-case field names from the directives.
     named: &'a [Box<[u8]>],
-    /// Whether to drop Content-Range.
+    /// True to drop Content-Range.
     partial: bool,
-    /// Whether to drop Set-Cookie.
+    /// True to drop Set-Cookie.
     cookies: bool,
 }
 

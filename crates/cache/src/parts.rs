@@ -157,7 +157,7 @@ pub fn make_if_range(stored: &Stored) -> Conditions {
 pub struct Held<'a> {
     /// Its metadata.
     pub stored: &'a Stored,
-    /// Whether its content is in memory as bytes, so that it can be joined.
+    /// True if its content is in memory as bytes, so that it can be joined.
     pub is_inline: bool,
 }
 

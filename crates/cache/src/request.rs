@@ -9,7 +9,7 @@ use std::fmt;
 pub enum FieldSource {
     /// No other input.
     Client,
-    /// Whether the client is a trusted proxy.
+    /// True if the client is a trusted proxy.
     Trust(bool),
     /// Request data in no key, such as the client's address.
     Request,
@@ -36,7 +36,7 @@ impl Forwarding for AsReceived {
 pub struct CacheRequest<'a> {
     /// The method, as received; case-sensitive (RFC 9110 §9.1).
     pub method: &'a str,
-    /// Whether the client uses https.
+    /// True if the client uses https.
     pub secure: bool,
     /// The requested host and optional port, validated by `flatout_http::host`.
     pub authority: &'a [u8],
@@ -46,7 +46,7 @@ pub struct CacheRequest<'a> {
     pub query: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
-    /// Whether the request has content.
+    /// True if the request has content.
     pub has_content: bool,
     /// How fields are forwarded to the origin, for Vary.
     pub forwarding: &'a dyn Forwarding,

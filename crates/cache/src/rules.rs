@@ -5,12 +5,12 @@ use crate::cookie::CookieRules;
 /// Rules for storing and reusing responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether to store responses and serve stored ones.
+    /// True to store responses and serve stored ones.
     pub enabled: bool,
     /// Lifetime of a response without an explicit one, in seconds; `None`: according to
     /// [`heuristics`](Self::heuristics). Applies only to statuses that permit a heuristic lifetime (RFC 9111 §4.2.2).
     pub default_ttl_s: Option<u32>,
-    /// Whether to derive lifetimes from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2).
+    /// True to derive lifetimes from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2).
     pub heuristics: bool,
     /// Maximum heuristic lifetime, in seconds.
     pub heuristic_max_s: u32,
@@ -25,7 +25,7 @@ pub struct Rules {
     pub cookies: CookieRules,
     /// Part of the query that is in the key and forwarded.
     pub query: QueryKey,
-    /// Whether to honour request directives, which are advisory (RFC 9111 §5.2.1).
+    /// True to honour request directives, which are advisory (RFC 9111 §5.2.1).
     pub request_directives: bool,
     /// Maximum variants per key.
     pub variants_max: u32,
@@ -38,18 +38,18 @@ pub struct Rules {
     pub surrogate: String,
     /// Response fields that contain tags.
     pub tag_fields: Vec<String>,
-    /// Whether to honour No-Vary-Search.
+    /// True to honour No-Vary-Search.
     pub no_vary_search: bool,
     /// How long a key stays marked as uncacheable, in seconds: its requests do not wait for one another meanwhile.
     pub hit_for_miss_s: u32,
-    /// Whether to store content delimited by the close of the connection. RFC 9112 §8 considers it complete, but
+    /// True to store content delimited by the close of the connection. RFC 9112 §8 considers it complete, but
     /// truncation is undetectable.
     pub close_delimited: bool,
-    /// Whether to use a stored response for another Accept-Language if its Content-Language is the request's preferred
+    /// True to use a stored response for another Accept-Language if its Content-Language is the request's preferred
     /// language. RFC 9111 §4.1 does not permit this; http-cache-tests expect it. Off by default: safe only if the
     /// origin negotiates this way.
     pub language_select: bool,
-    /// Whether to store a 206 whose content does not match its Content-Range, unchanged, for the same Range. Off by
+    /// True to store a 206 whose content does not match its Content-Range, unchanged, for the same Range. Off by
     /// default: such a response is broken; http-cache-tests use one.
     pub uneven_parts: bool,
 }

@@ -11,7 +11,7 @@ use sfv::{BareItem, InnerList, ListEntry};
 /// A valid No-Vary-Search other than the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// Whether the order of parameters with different names does not matter.
+    /// True if the order of parameters with different names does not matter.
     pub key_order: bool,
     /// Parameters to ignore.
     pub ignored: Ignored,

@@ -32,9 +32,9 @@ pub struct CacheStatus<'a> {
     pub fwd: Option<Fwd>,
     /// Upstream status, if it differs from the response's.
     pub fwd_status: Option<u16>,
-    /// Whether the response was stored.
+    /// True if the response was stored.
     pub stored: bool,
-    /// Whether the request shared another request's upstream response.
+    /// True if the request shared another request's upstream response.
     pub collapsed: bool,
     /// Seconds of freshness left.
     pub ttl_s: Option<i64>,

@@ -33,7 +33,7 @@ pub struct OriginResponse<'a> {
     pub response_time_s: i64,
     /// How the content is delimited.
     pub ending: Ending,
-    /// Whether the cache itself chose the range, to complete stored parts.
+    /// True if the cache itself chose the range, to complete stored parts.
     pub is_stretch: bool,
 }
 
@@ -58,7 +58,7 @@ pub enum Storing {
     /// Do not store it.
     No(NoStore),
     /// Do not store it, and mark the key as uncacheable for this many seconds, so that clients do not wait for one
-    /// another in vain.
+    /// another one for nothing.
     Remember(NoStore, u32),
 }
 

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(chosen.max_age, Seconds::Valid(9));
     }
 
-    /// What a directive forbids counts although another separator than a comma follows.
+    /// A directive that forbids counts even if a separator other than a comma follows.
     #[test]
     fn surrogate_control_that_breaks_the_grammar() {
         let chosen = choose("Surrogate-Control: no-store max-age=0\r\nCache-Control: max-age=7\r\n");

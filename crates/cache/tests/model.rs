@@ -162,7 +162,7 @@ fn with_request<T>(asked: &Asked, check: impl FnOnce(&CacheRequest<'_>) -> T) ->
     .unwrap()
 }
 
-/// What RFC 9111 §4 and RFC 5861 §3 have a cache do.
+/// The behaviour that RFC 9111 §4 and RFC 5861 §3 require of a cache.
 fn expected(answer: &Answer, asked: &Asked, rules: &Rules, now_s: i64) -> Expected {
     let age = answer.age_at(now_s);
     let excess = age - answer.lifetime();

@@ -118,7 +118,7 @@ fn maybe<T: std::fmt::Debug + Clone + 'static>(
     prop::option::of(strategy)
 }
 
-/// Fields of an answer. Each directive comes once at the most.
+/// Fields of an answer. Each directive comes once at most.
 fn response_lines() -> impl Strategy<Value = Lines> {
     let flags = prop::sample::subsequence(
         vec!["no-store", "no-cache", "private", "public", "must-revalidate", "no-transform", "foo"],

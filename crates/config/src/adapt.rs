@@ -17,7 +17,7 @@ pub struct JsonError {
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 

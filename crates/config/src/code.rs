@@ -23,7 +23,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $title,)+ }
             }
 
-            /// What it means and what to do.
+            /// The meaning, and the action to take.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -140,7 +140,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether a text with this mistake tells nothing reliable about what follows it: blocks or quotes do not match.
+    /// True if a text with this mistake tells nothing reliable about what follows it: blocks or quotes do not match.
     pub(crate) fn hides_the_rest(self) -> bool {
         matches!(
             self,
@@ -154,7 +154,7 @@ impl Code {
         )
     }
 
-    /// Whether the mistake lies in what is written, whatever else of the text cannot be read. That something is missing,
+    /// True if the mistake lies in what is written, whatever else of the text cannot be read. That something is missing,
     /// contradicts another setting or is never reached could be due to that.
     pub(crate) fn stands_for_itself(self) -> bool {
         self.id().starts_with("C03")

@@ -1,4 +1,4 @@
-//! What is wrong, where, and what to do: values first, then text for people and JSON for programs.
+//! Diagnostics: the mistake, its place and the remedy, as values, as text for people and as JSON for programs.
 //!
 //! While a configuration is read, mistakes are gathered as drafts that point into texts by offset. At the end they are
 //! sorted by place, bounded in number, and given their lines, so that a [`Diagnostic`] stands by itself.
@@ -16,10 +16,10 @@ use crate::source::Sources;
 use crate::syntax::FILE_BYTES_MAX;
 use std::path::Path;
 
-/// Diagnostics shown at the most; the rest is counted. A person mends a few and asks again.
+/// Diagnostics shown at most; the rest is counted. A person mends a few and asks again.
 pub const SHOWN_MAX: usize = 50;
 
-/// Drafts held at the most while reading: a hostile file must not grow memory without bound.
+/// Drafts held at most while reading: a hostile file must not grow memory without bound.
 const DRAFTS_MAX: usize = 1_000;
 
 /// Characters of a message: enough for every list of what is allowed.
@@ -30,17 +30,17 @@ const MESSAGE_CHARACTERS_MAX: usize = 300;
 pub struct Diagnostic {
     /// Its kind.
     pub code: Code,
-    /// What is wrong, in one line.
+    /// The mistake, in one line.
     pub message: String,
     /// Where.
     pub place: Place,
     /// The lines meant, when there is a text.
     pub excerpt: Option<Excerpt>,
-    /// What stands behind the caret; may be empty.
+    /// The text after the caret; may be empty.
     pub label: String,
     /// Other places that belong to it.
     pub related: Vec<Related>,
-    /// What to do, what is allowed.
+    /// The remedy, or the permitted values.
     pub notes: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct Related {
     pub place: Place,
     /// Its lines.
     pub excerpt: Option<Excerpt>,
-    /// What it has to do with the mistake.
+    /// Its relation to the mistake.
     pub label: String,
 }
 
@@ -177,12 +177,12 @@ impl Report {
         Self { drafts: Vec::new(), overflow, dropped: 0 }
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
-    /// Whether there is no more room: what comes is only counted, so its words need no care.
+    /// Returns true if there is no more room: what comes is only counted, so its words need no care.
     pub(crate) fn is_full(&self) -> bool {
         self.drafts.len() == DRAFTS_MAX
     }
@@ -192,7 +192,7 @@ impl Report {
         self.drafts.len() + self.dropped
     }
 
-    /// Whether a kind for which `is_meant` holds is among those after the first `count`.
+    /// Returns true if a kind for which `is_meant` holds is among those after the first `count`.
     pub(crate) fn has_since(&self, count: usize, is_meant: fn(Code) -> bool) -> bool {
         self.drafts.iter().skip(count).any(|draft| is_meant(draft.code))
     }
@@ -208,14 +208,14 @@ impl Report {
         });
     }
 
-    /// Whether one of this kind begins here already.
+    /// Returns true if one of this kind begins here already.
     pub fn has_at(&self, code: Code, span: Span) -> bool {
         self.drafts
             .iter()
             .any(|draft| draft.code == code && (draft.span.file, draft.span.start) == (span.file, span.start))
     }
 
-    /// Whether there is one of this kind in the same text.
+    /// Returns true if there is one of this kind in the same text.
     pub fn has_in(&self, code: Code, span: Span) -> bool {
         self.drafts.iter().any(|draft| draft.code == code && draft.span.file == span.file)
     }

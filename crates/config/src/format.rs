@@ -60,11 +60,11 @@ struct Formatter<'a> {
     out: String,
     line: String,
     depth: usize,
-    /// Whether the line goes on from the last by `\`.
+    /// True if the line goes on from the last by `\`.
     continues: bool,
-    /// Whether an empty line is wanted before the next.
+    /// True if an empty line is wanted before the next.
     blank: bool,
-    /// Whether the last line opened a block, so that no empty line follows.
+    /// True if the last line opened a block, so that no empty line follows.
     opened: bool,
     last: Option<Kind>,
     /// Where the last token ended in the source: `/-` keeps the space behind it, or its absence.

@@ -1,11 +1,11 @@
 //! Patterns for names: `*` stands for any run of characters, `?` for one.
 
-/// Whether it is a pattern at all.
+/// Returns true if it is a pattern at all.
 pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether the pattern stands for the whole name. Takes at most pattern × name steps.
+/// Returns true if the pattern stands for the whole name. Takes at most pattern × name steps.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut in_name) = (0, 0);

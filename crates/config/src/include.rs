@@ -18,7 +18,7 @@ const FILES_MAX: usize = 1_000;
 /// Bytes read, all in all.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What was read, and what it said.
+/// A file that was read, and its text.
 pub(crate) struct Loaded {
     pub(crate) nodes: Vec<Node>,
     pub(crate) texts: Texts,
@@ -110,7 +110,7 @@ impl<'a> Loader<'a> {
                 continue;
             }
             if let Some(children) = node.children.take() {
-                // Whoever reads the tree recurses, so its depth is bounded as a whole, not file by file.
+                // Readers of the tree recurse, so its depth is bounded as a whole, not file by file.
                 if self.depth == DEPTH_MAX {
                     let message = format!("blocks are nested deeper than {DEPTH_MAX} levels");
                     self.report.add(Code::TooDeep, node.span, message).label("through includes");

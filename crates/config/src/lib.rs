@@ -59,7 +59,7 @@ pub fn load_text(text: &str) -> Result<Config, Diagnostics> {
     load(path, &Memory::new().file(path, text))
 }
 
-/// What a folder is served with when nothing but its path is given.
+/// The configuration for a folder given only by its path.
 pub fn files_defaults() -> model::Files {
     read::files_defaults()
 }

@@ -57,11 +57,11 @@ pub struct Site {
     pub certificate: Option<Certificate>,
     /// How long what is known of a file is believed without a look, in milliseconds.
     pub recheck_ms: u64,
-    /// Whether the kernel tells of changes (inotify), so that nobody needs to look.
+    /// True if the kernel tells of changes (inotify), so that nobody needs to look.
     pub watch: bool,
     /// Index into [`Config::logs`], or `None` when the site is not logged.
     pub log: Option<usize>,
-    /// What a request goes through.
+    /// The steps that a request passes through.
     pub block: Block,
 }
 

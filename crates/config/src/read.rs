@@ -43,7 +43,7 @@ use crate::source::Sources;
 use crate::syntax::Node;
 use std::path::{Path, PathBuf};
 
-/// What reading needs besides the tree.
+/// The reader's inputs besides the tree.
 pub(crate) struct Reader<'a> {
     pub(crate) report: &'a mut Report,
     pub(crate) texts: &'a Texts,

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// What the configuration may be read from.
+/// Access to the files of a configuration.
 pub trait Sources {
     /// A file's content; one byte more than `bytes_max` when it is longer than that.
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>>;

@@ -1,4 +1,4 @@
-//! What holds for every configuration and every text: nothing panics, and what is printed reads as the same.
+//! Properties of every configuration and every text: no panic, and printed text reads back as the same.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

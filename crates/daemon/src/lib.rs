@@ -71,7 +71,7 @@ pub struct Options {
     pub source: Source,
     /// The style of diagnostics.
     pub style: Style,
-    /// Whether the process must not run without its admin socket.
+    /// True if the process must not run without its admin socket.
     pub needs_admin: bool,
 }
 

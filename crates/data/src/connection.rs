@@ -80,7 +80,7 @@ pub(crate) struct Bounds {
     wait_until: AtomicU64,
     /// Origin of the statements: [`Trust`].
     trust: AtomicU8,
-    /// Whether a statement attempted something forbidden.
+    /// True if a statement attempted something forbidden.
     forbidden: AtomicBool,
     /// Tracks whether the running statement's result is still awaited; if not, it is stopped.
     asker: Mutex<Option<Watch>>,

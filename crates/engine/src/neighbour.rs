@@ -48,7 +48,7 @@ mod tests {
     use flatout_net::content::Offers;
     use flatout_net::handler::Request;
 
-    /// What is believed of a request with `lines` that comes from `from`: client, whether it is secure, host and port.
+    /// Resolves client, scheme, host and port of a request with `lines` that arrives from `from`.
     fn told(from: &str, lines: &str) -> (Option<String>, bool, Option<String>, Option<u16>) {
         let text = format!("GET / HTTP/1.1\r\nHost: inner:81\r\n{lines}\r\n");
         let mut storage = FieldStorage::new();

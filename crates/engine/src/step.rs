@@ -108,7 +108,7 @@ impl Methods {
         0
     }
 
-    /// A method unknown to this server matches no request, as such requests are rejected before any route.
+    /// A method unknown to this server matches no request, because these requests are rejected before any route.
     fn new(names: &[String]) -> Self {
         let mut bits = names.iter().fold(0, |bits, name| bits | Self::bit(name));
         // RFC 9110 §9.3.2: HEAD is GET without the content, so steps that guard or handle GET do so for HEAD.

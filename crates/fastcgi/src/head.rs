@@ -61,7 +61,7 @@ pub struct CgiHead {
     pub lines: Vec<u8>,
     /// Length of the content in bytes, if stated.
     pub content_length: Option<u64>,
-    /// Whether the lines include Date.
+    /// True if the lines include Date.
     pub has_date: bool,
     /// File to send instead of content, by its path in the file system (X-Sendfile).
     pub sendfile: Option<Vec<u8>>,

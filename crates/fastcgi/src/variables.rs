@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     pub head: &'a RequestHead<'a>,
     /// Client address.
     pub client: Option<SocketAddr>,
-    /// Whether the client used TLS.
+    /// True if the client used TLS.
     pub secure: bool,
     /// Configured address of the listener, if any.
     pub server: Option<SocketAddr>,

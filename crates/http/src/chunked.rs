@@ -14,7 +14,7 @@ pub struct Step {
     pub data_start: usize,
     /// Bytes of content in this step.
     pub data_bytes: usize,
-    /// Whether the body ended.
+    /// True if the body ended.
     pub done: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct ChunkedDecoder {
     trailer_bytes: u32,
     trailer_fields: u32,
     fields_max: u32,
-    /// Whether to drop forbidden trailer fields instead of refusing them.
+    /// True to drop forbidden trailer fields instead of refusing them.
     is_lenient: bool,
     /// The current trailer line; bounded by `trailer_bytes_max`.
     line: Vec<u8>,

@@ -5,7 +5,7 @@ use crate::token::{ETAGC, is};
 /// An entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETag<'a> {
-    /// Whether it has the prefix `W/`.
+    /// True if it has the prefix `W/`.
     pub weak: bool,
     /// Text between the quotes.
     pub opaque: &'a [u8],

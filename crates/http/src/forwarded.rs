@@ -17,7 +17,7 @@ use core::net::{IpAddr, SocketAddr};
 pub struct Claim<'a> {
     /// Address of the client.
     pub client: ClientClaim,
-    /// Whether the client used TLS.
+    /// True if the client used TLS.
     pub secure: Option<bool>,
     /// The host that the client requested, with its port if given.
     pub host: Option<&'a [u8]>,

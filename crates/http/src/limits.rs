@@ -26,7 +26,7 @@ pub struct Limits {
     pub pipelined_max: u32,
     /// Bytes of responses buffered before sending. A client that reads nothing can occupy this much plus one response.
     pub output_bytes_max: usize,
-    /// Whether a response with only unknown transfer codings extends to the close of the connection (RFC 9112 §6.3)
+    /// True if a response with only unknown transfer codings extends to the close of the connection (RFC 9112 §6.3)
     /// instead of being refused. Its content is then in an unknown form.
     pub unknown_codings: bool,
 }

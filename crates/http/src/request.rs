@@ -92,9 +92,9 @@ pub struct RequestHead<'a> {
     pub fields: Fields<'a>,
     /// Framing of the body.
     pub framing: Framing,
-    /// Whether the client permits a persistent connection (RFC 9112 §9.3).
+    /// True if the client permits a persistent connection (RFC 9112 §9.3).
     pub persistent: bool,
-    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
     pub expects_continue: bool,
     /// Optional fields that are present.
     pub asked: Asked,
@@ -230,7 +230,7 @@ struct RequestLine<'a> {
 /// the method token and a space at its start, `method_bytes` long, are validated already.
 fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
     let (method, rest) = (&line[..method_bytes], line.get(method_bytes + 1..).unwrap_or(b""));
-    // Some implementations treat a CR within the line as a line end, so it is classified as such in any part.
+    // Some implementations treat a CR within the line as a line end, so it is classified as one in any part.
     let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
     let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine).map_err(name_cr)?;
     let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);

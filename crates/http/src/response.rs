@@ -19,7 +19,7 @@ pub struct ResponseHead<'a> {
     pub framing: Framing,
     /// Declared Content-Length, even if no body follows (HEAD, 304).
     pub content_length: Option<u64>,
-    /// Whether the connection is persistent (RFC 9112 §9.3).
+    /// True if the connection is persistent (RFC 9112 §9.3).
     pub persistent: bool,
     /// Length of the head.
     pub head_bytes: usize,

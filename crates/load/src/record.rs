@@ -69,7 +69,7 @@ pub struct Sample {
     pub sent_bytes: u64,
     /// Interim (1xx) responses before the final response.
     pub interim_responses: u16,
-    /// Whether it was the first on its connection.
+    /// True if it was the first on its connection.
     pub is_new_connection: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct ConnectionEnd {
     pub ended_ns: u64,
     /// Complete responses on it.
     pub replies: u64,
-    /// Whether the server closed it although it was reusable.
+    /// True if the server closed it although it was reusable.
     pub by_server: bool,
 }
 

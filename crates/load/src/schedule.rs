@@ -38,11 +38,11 @@ const PURPOSE_START: u64 = 3;
 pub struct Begin {
     /// The slot of its connection, from 0.
     pub slot: u32,
-    /// Whether to open the connection first. Never true if the slot has a reusable connection.
+    /// True to open the connection first. Never true if the slot has a reusable connection.
     pub connect: bool,
     /// Requests to send without waiting for responses, at least 1.
     pub burst: u32,
-    /// Whether to close the connection after this burst, as its last request announces.
+    /// True to close the connection after this burst, as its last request announces.
     pub closes: bool,
     /// Intended start, in nanoseconds of the driver's clock.
     pub intended_ns: u64,

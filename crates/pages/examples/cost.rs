@@ -1,4 +1,4 @@
-//! What a run costs: `cargo run --release -p flatout-pages --example cost`, with the machine otherwise quiet.
+//! The cost of a run: `cargo run --release -p flatout-pages --example cost`, with the machine otherwise quiet.
 
 use flatout_pages::exchange::Exchange;
 use flatout_pages::sandbox::{Limits, Sandbox, Step};

@@ -63,7 +63,7 @@ impl Refused {
             // Messages of refusals are for visitors as well: the page does not accept their content.
             400..=499 => "What you sent is not what this page takes.",
             503 | 507 => "This page takes too much at this moment. Please try again.",
-            _ => "This page has an error, which is not yours. Whoever runs the site can find it in the log.",
+            _ => "This page has an error, which is not yours. The operator of the site can find it in the log.",
         };
         Self { status, text, fields, outcome }
     }

@@ -92,7 +92,7 @@ pub(crate) struct Manner<'a> {
 pub(crate) struct Answered {
     pub(crate) incoming: Incoming,
     pub(crate) hold: Hold,
-    /// Whether an earlier attempt failed.
+    /// True if an earlier attempt failed.
     pub(crate) again: bool,
 }
 

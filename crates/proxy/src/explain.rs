@@ -234,7 +234,10 @@ fn decide(
             return (reason, "It is passed on to an origin; the cache has no part in it.".to_owned());
         }
         Intake::Unsafe(reason) => {
-            return (reason, "It is passed on to an origin; what is kept for its target is dropped then.".to_owned());
+            return (
+                reason,
+                "It is passed on to an origin; the stored response for its target is then invalidated.".to_owned(),
+            );
         }
     }
     let verdict = match (chosen, set) {
@@ -246,12 +249,14 @@ fn decide(
         (Ok((object, _)), None) => decide_stored(request, &object.meta().stored, rules, now_s),
     };
     match verdict {
-        Verdict::Serve { age_s, reason } => (reason, format!("What is kept is served, with Age: {age_s}.")),
+        Verdict::Serve { age_s, reason } => (reason, format!("The stored response is served, with Age: {age_s}.")),
         Verdict::ServeStale { age_s, reason, revalidate } => {
             let meanwhile = if revalidate { ", and a new one is fetched meanwhile" } else { "" };
-            (reason, format!("What is kept is served stale, with Age: {age_s}{meanwhile}."))
+            (reason, format!("The stored response is served stale, with Age: {age_s}{meanwhile}."))
         }
-        Verdict::Validate { reason, .. } => (reason, "An origin is asked whether what is kept still holds.".to_owned()),
+        Verdict::Validate { reason, .. } => {
+            (reason, "An origin is asked whether the stored response is still valid.".to_owned())
+        }
         Verdict::Complete { reason, .. } => (reason, "An origin is asked for what is missing of it.".to_owned()),
         Verdict::Forward { .. } if is_marked => {
             (Lookup::HitForMiss, "Each request goes to an origin separately: requests are not collapsed.".to_owned())

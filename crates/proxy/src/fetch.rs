@@ -55,7 +55,7 @@ pub(crate) struct Question {
     set: Option<Rc<PartSet>>,
     /// The range of the parts to fetch, regardless of the client's Range.
     stretch: Option<Part>,
-    /// Whether to send the client's own Range with the conditions: if the response has changed, only that range is
+    /// True to send the client's own Range with the conditions: if the response has changed, only that range is
     /// needed.
     keeps_range: bool,
 }

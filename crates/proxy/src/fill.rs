@@ -79,7 +79,7 @@ struct State {
     next_id: u32,
     /// Position of each reader: all bytes before it have been sent.
     readers: HashMap<u32, u64, RandomState>,
-    /// Whether the writer waits for readers.
+    /// True if the writer waits for readers.
     holds_back: bool,
 }
 

@@ -23,7 +23,7 @@ const GETS_PER_SWEEP: u32 = 64;
 struct Entry {
     key: Box<[u8]>,
     ready: Vec<Rc<Ready>>,
-    /// Whether it was used since the clock hand passed.
+    /// True if it was used since the clock hand passed.
     used: bool,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Query {
     pub(crate) changes: Rc<[FieldOp]>,
     pub(crate) changes_id: u32,
     pub(crate) shows_status: bool,
-    /// Whether a cookie of the request may identify its visitor.
+    /// True if a cookie of the request may identify its visitor.
     pub(crate) names_visitor: bool,
     /// Vary names of the last response found, if none is stored yet.
     pub(crate) vary: RefCell<Option<Box<str>>>,

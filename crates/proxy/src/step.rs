@@ -26,7 +26,7 @@ pub struct ProxyStep {
     pub(crate) gates: Vec<Arc<Gate>>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
-    /// Whether a worker performs the health checks.
+    /// True if a worker performs the health checks.
     pub(crate) is_watched: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ pub struct ProxyStep {
 pub struct OriginStanding {
     /// Its URL.
     pub address: String,
-    /// Whether it receives requests.
+    /// True if it receives requests.
     pub is_available: bool,
     /// Health and load as text.
     pub text: String,

@@ -4,7 +4,7 @@
 //! some tables have a column more, the status that is answered for one. [`reasons!`] makes the enum of them, [`join`]
 //! one list of the names of several tables.
 //!
-//! Absent by design: what any of the tables is about. No crate of ours is known here.
+//! Absent by design: what any of the tables is about. It depends on no other crate of the workspace.
 
 /// Makes an enum of a table: its variants, documented by their sentences, and a constant function for each column.
 ///
@@ -82,7 +82,7 @@ macro_rules! reasons {
             /// The names, in the order of the table.
             pub const NAMES: &'static [&'static str] = &[$($name,)+];
 
-            /// What they mean, in the order of the table.
+            /// The meanings, in the order of the table.
             pub const TEXTS: &'static [&'static str] = &[$($text,)+];
 
             /// The stable name, as logs and counters show it.
@@ -90,7 +90,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// What it means, in one sentence or a few.
+            /// The meaning, in one sentence or a few.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
             }
@@ -160,7 +160,7 @@ mod tests {
         pub enum Told {
             name,
             text,
-            /// What to do about it.
+            /// The remedy.
             change: &'static str,
         }
         Fifth, "fifth", "The fifth.", "Take another.";

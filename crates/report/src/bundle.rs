@@ -127,7 +127,7 @@ pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
 }
 
-/// What a rerun needs: the result, and the words of the command with every file at its copy. A result alone, without a
+/// The inputs of a rerun: the result, and the command with every file at its copy. A result alone, without a
 /// bundle, names the files where they were.
 ///
 /// # Errors

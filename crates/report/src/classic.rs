@@ -82,7 +82,7 @@ fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -
     text
 }
 
-/// What no original says: what came late, and which figures do not hold.
+/// Lines that no original prints: late requests, and invalid figures.
 fn add_verdict(text: &mut String, step: &StepReport) {
     let requests = &step.requests;
     if requests.late > 0 {

@@ -38,7 +38,7 @@ struct Piece {
     flag: Option<String>,
     /// Its value, or the word.
     value: Option<String>,
-    /// Whether they are one word: `--flag=value`.
+    /// True if they are one word: `--flag=value`.
     is_joined: bool,
 }
 

@@ -149,7 +149,7 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     comparisons
 }
 
-/// What happened in a stretch of a run.
+/// The events of a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Stretch {
     seconds: f64,

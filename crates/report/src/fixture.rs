@@ -18,7 +18,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// When the first step begins, by the run's clock.
 const START_NS: u64 = 7_000_000_000;
 
-/// What a step is like.
+/// The properties of a step.
 struct Shape {
     rate: u64,
     seconds: u64,

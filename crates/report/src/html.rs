@@ -69,7 +69,7 @@ pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -
     .into_string()
 }
 
-/// What each run is called, told apart where several have one label.
+/// The label of each run, made unique where several share one.
 fn names(reports: &[RunReport]) -> Vec<String> {
     let name = |index: usize| {
         let label = &reports[index].label;

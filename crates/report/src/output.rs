@@ -55,14 +55,14 @@ impl Output {
     }
 }
 
-/// What a name leads to.
+/// The kind of file that a name leads to.
 #[derive(Debug, PartialEq, Eq)]
 enum Destination {
     /// This process's own standard output, by the name of its descriptor.
     Stdout,
     /// Its standard error.
     Stderr,
-    /// What cannot be replaced and is no regular file, or has no name of its own: it is opened and written to.
+    /// A file that cannot be replaced because it is not regular or has no name: it is opened and written to.
     Into(PathBuf),
     /// A regular file, or none yet, at the end of all links.
     Replace(PathBuf),

@@ -24,7 +24,7 @@ pub enum Tone {
 pub struct Verdict {
     /// Its tone.
     pub tone: Tone,
-    /// Whether the figures are valid, in one sentence.
+    /// States in one sentence whether the figures are valid.
     pub headline: String,
     /// The figures, in one or two sentences.
     pub figures: String,
@@ -107,7 +107,7 @@ pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
     Figure::ALL.iter().copied().filter(has).map(|figure| (figure, step.soundness(figure))).collect()
 }
 
-/// What each figure of a step is worth: `server CPU, counts hold; requests/s is at least this; p50, p99 are unknown`.
+/// The validity of each figure: `server CPU, counts hold; requests/s is at least this; p50, p99 are unknown`.
 pub fn worth(step: &StepReport) -> String {
     let worths = worths(step);
     let those = |wanted: Soundness| {
@@ -154,7 +154,7 @@ pub fn short(step: &StepReport) -> String {
     }
 }
 
-/// What to add to a requirement whose figure does not hold.
+/// The note after a requirement whose figure is invalid.
 pub fn uncertain(outcome: &ThresholdOutcome) -> String {
     if outcome.unsound.is_empty() {
         return String::new();
@@ -163,7 +163,7 @@ pub fn uncertain(outcome: &ThresholdOutcome) -> String {
     format!(", which is not certain: {}", names.join(", "))
 }
 
-/// What became of the requests of a step: `of 2,000 offered, 2,000 begun`.
+/// The requests of a step in short: `of 2,000 offered, 2,000 begun`.
 pub fn asked_for(step: &StepReport) -> String {
     let requests = &step.requests;
     let offered = requests.offered.map_or_else(String::new, |offered| format!("{} offered, ", show::count(offered)));
@@ -182,12 +182,12 @@ pub fn lateness(step: &StepReport) -> String {
     format!("answered after the end of the span, the last {} after it", show::duration(step.requests.drain_ns as f64))
 }
 
-/// What was offered in a step, in short: `500 requests/s`, `64 connections`.
+/// The load offered in a step, in short: `500 requests/s`, `64 connections`.
 pub fn load(step: &StepReport) -> String {
     load_of(&step.plan)
 }
 
-/// What a plan offers, in short.
+/// The load that a plan offers, in short.
 pub fn load_of(plan: &Plan) -> String {
     match plan.offered_per_s() {
         Some(rate) => format!("{} requests/s", show::figure(rate)),

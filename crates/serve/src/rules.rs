@@ -22,9 +22,9 @@ pub(crate) struct Rules {
     pub(crate) precompressed: Vec<ContentCoding>,
     /// Upper bound of files encoded at run time, in bytes.
     pub(crate) encode_bytes_max: u64,
-    /// Whether digests are sent on request.
+    /// True if digests are sent on request.
     pub(crate) digest: bool,
-    /// Whether Repr-Digest is always sent.
+    /// True if Repr-Digest is always sent.
     pub(crate) digest_always: bool,
     pub(crate) content_md5: bool,
     cache_control: Vec<(String, String)>,

@@ -7,12 +7,12 @@ use flatout_load::schedule::{Begin, Move, Schedule, Tally};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Driven {
-    /// What was recorded.
+    /// The recorded samples.
     pub recorder: Recorder,
-    /// What the schedule counted.
+    /// The counts of the schedule.
     pub tally: Tally,
     /// When it ended, in nanoseconds from its start.
     pub ended_ns: u64,

@@ -1,4 +1,4 @@
-//! What the lab answers when it asks a server of which the answer is known.
+//! The lab's findings about simulated servers whose properties are known.
 
 use flatout_load::plan::arrivals::Level;
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop};

@@ -125,7 +125,7 @@ fn open_loop(case: &Case) -> [f64; 4] {
     quantiles(&driven.recorder.response)
 }
 
-/// What a closed loop's service time says: from the sending of a request to its answer.
+/// A closed loop's service time: from the sending of a request to its response.
 fn closed_loop(case: &Case) -> [f64; 4] {
     let case = Case { burst: 1, seconds: case.seconds.min(300), ..*case };
     let driven = drive(&plan(&case, Loop::Closed, case.closed_connections), Server::new(case.model), 0).unwrap();

@@ -28,7 +28,7 @@ pub struct Options {
     pub out: PathBuf,
     /// The steps that are measured; all when empty.
     pub only: Vec<String>,
-    /// Whether to discard an earlier result in the folder.
+    /// True to discard an earlier result in the folder.
     pub fresh: bool,
     /// The user's description of the machine.
     pub given: Given,

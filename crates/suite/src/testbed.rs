@@ -141,7 +141,7 @@ impl Network {
         run("ip", &["-n", namespace, "link", "set", device, "gso_max_segs", "1"])?;
         let mut parent: &[&str] = &["root"];
         if let Some(rate) = &self.link.rate {
-            // The bucket holds 2 ms, and two of the largest packets at the least; the queue 50 ms.
+            // The bucket holds 2 ms, and two of the largest packets at least; the queue 50 ms.
             let bytes = (rate_bits(rate).unwrap_or(0) / 8 / 500).max(2 * MTU_MAX).to_string();
             let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:"];
             words.extend(["tbf", "rate", rate, "burst", &bytes, "latency", "50ms"]);

@@ -9,7 +9,7 @@ struct CommandLine {
     bench: BenchArgs,
 }
 
-/// What a command line comes to: levels, or what is said against it.
+/// The result of a command line: levels, or the error.
 fn asked(words: &str) -> Result<usize, String> {
     let words = ["bench"].into_iter().chain(words.split_ascii_whitespace());
     let line = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;

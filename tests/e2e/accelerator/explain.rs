@@ -87,7 +87,7 @@ fn hits_and_misses_are_explained_with_their_arithmetic() {
         &text,
         &[
             "[hit_fresh] A stored answer was fresh.",
-            "What is kept is served, with Age: ",
+            "The stored response is served, with Age: ",
             "memory: 200, 5 bytes",
             "lifetime     600 s, from max-age in Cache-Control",
             "fresh        for another ",
@@ -147,7 +147,7 @@ fn stale_and_purged_answers_are_told_apart() {
     wait_until("it is stale", || subject.lookup(&["http://test/short"]) == "stale_expired");
     assert_parts(
         &subject.text(&["http://test/short"]),
-        &["stale        since", "asked whether what is kept still holds", "ETag \"a\""],
+        &["stale        since", "asked whether the stored response is still valid", "ETag \"a\""],
     );
     get(&subject.server, "/long");
     wait_until("it is kept", || subject.lookup(&["http://test/long"]) == "hit_fresh");

@@ -36,7 +36,7 @@ struct Fault {
     told: Told,
     /// One of these is in the log's line; none for what is no error.
     reasons: &'static [&'static str],
-    /// Whether it is found out by waiting alone.
+    /// True if it is found out by waiting alone.
     waits: bool,
     answer: fn(&mut TcpStream) -> Then,
 }

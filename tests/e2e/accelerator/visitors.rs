@@ -94,7 +94,7 @@ enum By {
     Other,
 }
 
-/// Whether each visitor must get a page of their own; `None`: either is right.
+/// Returns true if each visitor must get a page of their own; `None`: either is right.
 fn must_be_own(says: Says, settings: &str, by: By, is_cold: bool) -> Option<bool> {
     let has_ttl = settings.contains("ttl");
     let owned = match says {

@@ -1,4 +1,4 @@
-//! SIGUSR1: what others have renamed is opened anew, as logrotate expects.
+//! SIGUSR1: what others have renamed is reopened, as logrotate expects.
 
 use super::{Line, serve, stop};
 use crate::e2e::cli::Running;

@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Whether a GOAWAY has come by now, without waiting for one; its error code.
+    /// Returns true if a GOAWAY has come by now, without waiting for one; its error code.
     pub(crate) fn goaway_by_now(&mut self) -> Option<u32> {
         self.stream.set_nonblocking(true).unwrap();
         let mut buffer = [0; 16 * 1024];

@@ -3,6 +3,7 @@
 use super::responder::{Answer, ok, respond};
 use super::{bench, bench_by};
 use crate::e2e::harness::{Folder, Server, flatout};
+use crate::e2e::skip::skip;
 use crate::e2e::tool::tool;
 use std::fs;
 use std::net::TcpListener;
@@ -52,11 +53,11 @@ fn sources_are_really_used_in_turn() {
     assert_eq!(seen, ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
 }
 
-/// Whether this user may make network namespaces; says so where not.
+/// Returns true if this user may create network namespaces; the test is skipped if not.
 fn has_namespaces() -> bool {
     let has = Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|status| status.success());
     if !has {
-        eprintln!("not shown: this user may not make a network namespace");
+        skip("this user may not create a network namespace");
     }
     has
 }
@@ -323,7 +324,7 @@ fn a_full_disk_is_said_and_the_figures_are_shown_all_the_same() {
     let folder = Folder::new();
     let mounted = tool("mount").args(["-t", "tmpfs", "-o", "size=16k", "none"]).arg(folder.path()).status().unwrap();
     if !mounted.success() {
-        eprintln!("not shown: this user may not mount a small disk");
+        skip("this user may not mount a small disk");
         return;
     }
     let full = folder.path().join("full");

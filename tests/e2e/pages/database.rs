@@ -2,6 +2,7 @@
 
 use super::{configure, page, start, text};
 use crate::e2e::harness::{Folder, PATIENCE, Server, flatout, read_response};
+use crate::e2e::skip::skip;
 use crate::e2e::tool::tool;
 use std::fs;
 use std::io::Write as _;
@@ -237,7 +238,7 @@ fn a_full_disk_answers_507_by_name() {
     let data = folder.path().join("data");
     let mounted = tool("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(&data).output().unwrap();
     if !mounted.status.success() {
-        println!("no file system may be mounted here");
+        skip("no file system may be mounted here");
         return;
     }
     let log = folder.path().join("access.log");

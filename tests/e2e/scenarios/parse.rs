@@ -201,7 +201,7 @@ struct Message {
     /// Where the content ends so far.
     content_end: Option<usize>,
     trailers: Vec<(String, String)>,
-    /// Whether the content is cut on purpose.
+    /// True if the content is cut on purpose.
     is_cut: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Turn {
     pub(crate) target: String,
     /// How often it is to be asked.
     pub(crate) times: Times,
-    /// Whether it answers before it reads the request's content.
+    /// True if it answers before it reads the request's content.
     pub(crate) early: bool,
     /// What must hold for the request's head, or another turn answers it.
     pub(crate) conditions: Vec<Expect>,
@@ -76,7 +76,7 @@ pub(crate) struct Exchange {
     pub(crate) line: usize,
     pub(crate) clients: usize,
     pub(crate) background: bool,
-    /// Whether it goes over the connection of the exchange before.
+    /// True if it goes over the connection of the exchange before.
     pub(crate) same_connection: bool,
     /// `None`: all bytes are written out.
     pub(crate) method: Option<String>,

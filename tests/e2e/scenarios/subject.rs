@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    /// Whether it can be started so.
+    /// Returns true if it can be started so.
     pub(crate) fn can(self, launch: &Launch) -> bool {
         self == Self::Flatout || matches!(launch, Launch::Verb(arguments) if arguments.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Whether what came is what was expected.
+//! True if what came is what was expected.
 
 use super::script::{Expect, Test, What};
 use super::wire::Message;
@@ -9,9 +9,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) message: &'a Message,
     /// From the request's first byte to the answer's last.
     pub(crate) took: Duration,
-    /// Whether the other side has ended the connection.
+    /// True if the other side has ended the connection.
     pub(crate) closed: bool,
-    /// Whether other requests came over the connection before.
+    /// True if other requests came over the connection before.
     pub(crate) kept: bool,
 }
 

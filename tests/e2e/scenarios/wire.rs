@@ -36,7 +36,7 @@ impl Received {
         self.values(name).iter().any(|value| value.to_ascii_lowercase().split(',').any(|part| part.trim() == word))
     }
 
-    /// Whether the connection ends behind this message.
+    /// Returns true if the connection ends behind this message.
     pub(crate) fn closes(&self) -> bool {
         self.has_word("Connection", "close")
             || (self.start.contains("HTTP/1.0") && !self.has_word("Connection", "keep-alive"))
@@ -50,7 +50,7 @@ pub(crate) struct Message {
     pub(crate) head: Received,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// Whether its framing says that it is whole.
+    /// True if its framing says that it is whole.
     pub(crate) complete: bool,
 }
 
@@ -63,7 +63,7 @@ enum Framing {
     UntilClose,
 }
 
-/// Whether there is more to do on a connection.
+/// True if there is more to do on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     GoesOn,
@@ -81,7 +81,7 @@ pub(crate) struct Wire {
     is_origin: bool,
     /// Of the message that is being written.
     chunked: bool,
-    /// Whether the message that is being written has no content whatever its head says.
+    /// True if the message that is being written has no content whatever its head says.
     pub(crate) bodyless: bool,
     closes_behind: bool,
 }
@@ -127,7 +127,7 @@ impl Wire {
         Ok(false)
     }
 
-    /// Whether the other side ends the connection now that nothing more is to come.
+    /// Returns true if the other side ends the connection now that nothing more is to come.
     pub(crate) fn closes(&mut self) -> Result<bool, String> {
         Ok(self.buffer.is_empty() && !self.fill()?)
     }

@@ -1,4 +1,4 @@
-//! Whether a server answers right, as curl sees it. One that answers wrong may well answer fast.
+//! True if a server answers right, as curl sees it. One that answers wrong may well answer fast.
 
 use super::bench::Bench;
 use super::cases::{Behind, Case, Kind, Speech};
@@ -43,7 +43,7 @@ pub(super) fn check(bench: &Bench, subject: Subject, case: &Case, server: &Serve
     case.behind.map_or(Ok(()), |behind| check_forwarding(bench, subject, case, server, behind))
 }
 
-/// Makes sure that a page is made anew, and the time in it the time.
+/// Makes sure that a page is made again, and the time in it the time.
 fn check_freshness(bench: &Bench, subject: Subject, case: &Case, server: &Server) -> Outcome<()> {
     let mut earlier = None;
     for _ in 0..2 {

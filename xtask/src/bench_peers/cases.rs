@@ -29,7 +29,7 @@ pub(super) struct Case {
     pub(super) host: Option<&'static str>,
     /// Which line it is of which table, where several cases share one.
     pub(super) row: Option<Row>,
-    /// Whether the table has the latency as well. Clients that ask again as soon as they are answered see in it how
+    /// True if the table has the latency as well. Clients that ask again as soon as they are answered see in it how
     /// many they are.
     pub(super) shows_p99: bool,
     /// Those who take turns.

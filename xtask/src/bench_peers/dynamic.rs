@@ -1,4 +1,4 @@
-//! The configurations of those who make a page anew for each request: the time goes into the text of the case.
+//! The configurations of those who make a page again for each request: the time goes into the text of the case.
 
 use super::cases::Load;
 use super::configs::Ground;

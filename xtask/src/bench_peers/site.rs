@@ -85,12 +85,12 @@ impl File {
         }
     }
 
-    /// Whether the time is what is put into it.
+    /// Returns true if the time is what is put into it.
     pub(super) fn is_timed(self) -> bool {
         self.contents == Contents::Timed
     }
 
-    /// Writes what the servers that make it anew read.
+    /// Writes what the servers that make it again read.
     fn write_templates(self, folder: &Path) -> Outcome<()> {
         match self.contents {
             Contents::Timed => timed::Page::of(self.bytes).write_templates(&self.place(folder)),

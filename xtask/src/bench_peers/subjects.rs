@@ -57,12 +57,12 @@ pub(super) enum Setup {
 }
 
 impl Setup {
-    /// Whether it makes its answer anew for each request.
+    /// Returns true if it makes its answer again for each request.
     pub(super) fn is_active(self) -> bool {
         matches!(self, Self::Pages | Self::NginxLua | Self::NginxPhp)
     }
 
-    /// Whether an origin stands behind it.
+    /// Returns true if an origin stands behind it.
     pub(super) fn is_front(self) -> bool {
         matches!(self, Self::Accelerate | Self::Varnish | Self::NginxProxy { .. } | Self::Haproxy | Self::TrafficServer)
     }
@@ -189,7 +189,7 @@ pub(super) const HAPROXY_CACHE: Subject = subject("HAProxy, cache", Setup::Hapro
 pub(super) const HAPROXY: Subject = subject("HAProxy", Setup::Haproxy);
 pub(super) const TRAFFIC_SERVER: Subject = subject("Traffic Server", Setup::TrafficServer);
 
-/// A page with the time in it, made anew for each request.
+/// A page with the time in it, made again for each request.
 pub(super) const PAGES: Subject = subject("flatout, active page", Setup::Pages);
 pub(super) const NGINX_LUA: Subject = subject("nginx, Lua module", Setup::NginxLua);
 pub(super) const NGINX_PHP: Subject = subject("nginx and PHP-FPM", Setup::NginxPhp);

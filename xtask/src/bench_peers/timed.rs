@@ -73,7 +73,7 @@ impl Page {
 /// The script that says whether another one is kept compiled; its query string names the other.
 pub(super) const ASKS_OPCACHE: &str = "opcache.php";
 pub(super) const OPCACHE_SCRIPT: &str =
-    "<?= opcache_is_script_cached(__DIR__ . '/' . $_SERVER['QUERY_STRING']) ? 'cached' : 'compiled anew' ?>";
+    "<?= opcache_is_script_cached(__DIR__ . '/' . $_SERVER['QUERY_STRING']) ? 'cached' : 'compiled again' ?>";
 
 /// The module that nginx loads before its worker starts: the page is read and cut in two once.
 fn lua(page: &Path) -> String {
@@ -108,7 +108,7 @@ fn prose(bytes: usize) -> String {
     text
 }
 
-/// Whether a text is the time now, in either form, in UTC or the machine's own zone, to a second or two.
+/// Returns true if a text is the time now, in either form, in UTC or the machine's own zone, to a second or two.
 pub(super) fn is_now(text: &str) -> Outcome<bool> {
     for seconds in -3..=1 {
         for zone in [&[][..], &["-u"]] {

@@ -1,35 +1,32 @@
 //! Every Rust file is reached by the compiler, and every test file and document is named somewhere.
 
 use super::Finding;
-use super::modules;
-use super::tree::{Tree, folder_of, has_extension};
+use super::tree::{Tree, has_extension};
+use std::collections::HashMap;
 
 /// Folders whose files must be named by some other file.
 const NAMED_FOLDERS: &[&str] = &["tests/", "docs/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let reached = modules::reached(tree);
     let mut findings = Vec::new();
     for (path, _) in tree.rust() {
-        if !reached.contains_key(path) && is_compiled(tree, path) {
+        if !tree.reached().contains_key(path) && is_compiled(tree, path) {
             let text = "no `mod`, `#[path]` or target reaches this file";
             findings.push(Finding::of(path, text));
         }
     }
-    for path in tree.files.keys() {
-        let folder = NAMED_FOLDERS.iter().find(|folder| path.starts_with(**folder));
-        if let Some(folder) = folder
-            && !has_extension(path, "rs")
-            && !is_named(tree, path, folder)
-        {
-            let text = "no other file names this one or the folder it lies in";
-            findings.push(Finding::of(path, text));
-        }
+    let must_be_named =
+        |path: &&str| !has_extension(path, "rs") && NAMED_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    let files: Vec<&str> = tree.files.keys().map(String::as_str).filter(must_be_named).collect();
+    let mentions = Mentions::read(tree, &files);
+    for path in files.into_iter().filter(|path| !mentions.has(path)) {
+        let text = "no other file names this one or the folder it lies in";
+        findings.push(Finding::of(path, text));
     }
     findings
 }
 
-/// Whether a file lies where cargo looks for source.
+/// Returns true if a file lies where cargo looks for source.
 fn is_compiled(tree: &Tree, path: &str) -> bool {
     tree.packages.iter().any(|package| {
         let inside = if package.folder.is_empty() { Some(path) } else { path.strip_prefix(&package.folder) };
@@ -38,20 +35,62 @@ fn is_compiled(tree: &Tree, path: &str) -> bool {
     })
 }
 
-/// Whether another file names this one, or a folder below `top` that holds it.
-fn is_named(tree: &Tree, path: &str, top: &str) -> bool {
-    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-    let mut wanted = vec![name.to_owned()];
-    let mut folder = folder_of(path);
-    while folder.len() > top.len() {
-        let last = folder.rsplit_once('/').map_or(folder, |(_, last)| last);
-        wanted.extend([format!("{last}/"), format!("/{last}\""), format!("\"{last}\"")]);
-        folder = folder_of(folder);
+/// The files that mention each name of a file or folder, found in one pass over all texts.
+struct Mentions<'t>(HashMap<&'t str, Mentioned<'t>>);
+
+#[derive(Default)]
+struct Mentioned<'t> {
+    /// The first two files with the name alone.
+    as_file: Vec<&'t str>,
+    /// The first two files with the name followed by a slash, or as the end of a quoted path.
+    as_folder: Vec<&'t str>,
+}
+
+impl<'t> Mentions<'t> {
+    /// Looks for the names of these files and of the folders that hold them.
+    fn read(tree: &'t Tree, files: &[&'t str]) -> Self {
+        let names = files.iter().flat_map(|path| path.split('/'));
+        let mut found: HashMap<&str, Mentioned<'t>> = names.map(|name| (name, Mentioned::default())).collect();
+        // Stored reports are megabytes of generated text that keep no file alive.
+        for (path, text) in tree.texts().filter(|(path, _)| !path.starts_with("results/")) {
+            for (at, word) in words(text) {
+                let Some(mentioned) = found.get_mut(word) else { continue };
+                let rest = &text[at + word.len()..];
+                let quoted_end = rest.starts_with('"') && text[..at].ends_with(['/', '"']);
+                let lists = [
+                    Some(&mut mentioned.as_file),
+                    (rest.starts_with('/') || quoted_end).then_some(&mut mentioned.as_folder),
+                ];
+                for list in lists.into_iter().flatten() {
+                    if list.len() < 2 && list.last() != Some(&path) {
+                        list.push(path);
+                    }
+                }
+            }
+        }
+        Self(found)
     }
-    tree.texts()
-        // Kept reports are megabytes of generated text that keep no file alive.
-        .filter(|(other, _)| *other != path && !other.starts_with("results/"))
-        .any(|(_, text)| wanted.iter().any(|wanted| text.contains(wanted.as_str())))
+
+    /// Returns true if another file names this one, or a folder that holds it below `tests/` or `docs/`.
+    fn has(&self, path: &str) -> bool {
+        let elsewhere = |list: &Vec<&str>| list.iter().any(|other| *other != path);
+        let mut parts = path.split('/').skip(1).peekable();
+        std::iter::from_fn(|| parts.next().map(|name| (name, parts.peek().is_none()))).any(|(name, is_file)| {
+            self.0.get(name).is_some_and(|found| elsewhere(if is_file { &found.as_file } else { &found.as_folder }))
+        })
+    }
+}
+
+/// The words of a text as file names have them, each with its offset. A full stop at the end belongs to the sentence.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-') || !byte.is_ascii();
+    let mut at = 0;
+    text.as_bytes().split(move |byte| !is_part(byte)).filter_map(move |word| {
+        let start = at;
+        at += word.len() + 1;
+        // A word ends at an ASCII character or at the end, so the slice is whole.
+        (!word.is_empty()).then(|| (start, text[start..start + word.len()].trim_end_matches('.')))
+    })
 }
 
 #[cfg(test)]

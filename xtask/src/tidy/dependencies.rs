@@ -39,7 +39,7 @@ fn section(text: &str) -> Option<&str> {
     Some(rest.find("\n#").map_or(rest, |end| &rest[..end]))
 }
 
-/// Whether the name stands in the text by itself: `h2` is not named by `h2o`.
+/// Returns true if the name stands in the text by itself: `h2` is not named by `h2o`.
 fn is_named(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(name)

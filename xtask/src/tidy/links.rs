@@ -39,7 +39,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether inline code can only mean a file of this repository.
+/// Returns true if inline code can only mean a file of this repository.
 fn looks_like_a_path(code: &str) -> bool {
     let is_plain = code.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     let is_relative = code.contains('/') && !code.starts_with('/');
@@ -100,13 +100,13 @@ fn html_problem(tree: &Tree, path: &str, text: &str, target: &str) -> Option<Str
     is_missing.then(|| format!("`{target}` leads to no such anchor"))
 }
 
-/// Whether a path of the site is one of the pages that are run.
+/// Returns true if a path of the site is one of the pages that are run.
 fn is_page(tree: &Tree, file: &str) -> bool {
     let name = file.strip_prefix(SITE).and_then(|rest| rest.strip_prefix('/'));
     name.is_some_and(|name| tree.has(&format!("{PAGES}/{name}.lhtml")))
 }
 
-/// What `href` and `src` of a page point to, save for links that are there to fail.
+/// What `href` and `src` of a page point to, except links that are there to fail.
 fn html_targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut at = 0;

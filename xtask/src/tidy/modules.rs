@@ -31,11 +31,9 @@ fn follow(tree: &Tree, file: &str, folder: &str, test_only: bool, found: &mut Re
     if found.get(file).is_some_and(|known| !known || test_only) {
         return;
     }
-    let Some(text) = tree.text(file) else { return };
+    let Some(source) = tree.source(file) else { return };
     found.insert(file.to_owned(), test_only);
-    let source = Source::read(text);
-    let mask = source.test_mask();
-    for (at, masked) in mask.iter().enumerate() {
+    for (at, masked) in source.test_mask.iter().enumerate() {
         let test_only = test_only || *masked;
         if source.matches(at, &["include", "!", "("])
             && let Some(Kind::Text(path)) = source.tokens.get(at + 3).map(|token| &token.kind)
@@ -43,11 +41,11 @@ fn follow(tree: &Tree, file: &str, folder: &str, test_only: bool, found: &mut Re
         {
             follow(tree, &path, folder_of(&path), test_only, found);
         }
-        let Some(name) = declared_module(&source, at) else {
+        let Some(name) = declared_module(source, at) else {
             continue;
         };
-        let folder = enclosing_folder(&source, at, folder);
-        if let Some(path) = path_attribute(&source, at) {
+        let folder = enclosing_folder(source, at, folder);
+        if let Some(path) = path_attribute(source, at) {
             if let Some(path) = resolve(folder_of(file), &path) {
                 follow(tree, &path, folder_of(&path), test_only, found);
             }

@@ -4,7 +4,6 @@
 
 use super::Finding;
 use super::direction::PURE;
-use super::modules;
 use super::source::{Kind, Source};
 use super::tree::Tree;
 
@@ -31,18 +30,14 @@ const CALLS: &[(&[&str], &str)] = &[
 const MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let reached = modules::reached(tree);
     let mut findings = Vec::new();
     for package in &tree.packages {
         if !PURE.contains(&package.name.as_str()) {
             continue;
         }
         let folder = format!("{}/src/", package.folder);
-        for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(&folder)) {
-            if reached.get(path) == Some(&true) {
-                continue;
-            }
-            for (line, what) in impurities(text) {
+        for (path, source) in tree.product().filter(|(path, _)| path.starts_with(&folder)) {
+            for (line, what) in impurities(source) {
                 let text = format!("{} must not see {what}", package.name);
                 findings.push(Finding::at(path, line, text));
             }
@@ -51,14 +46,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn impurities(text: &str) -> Vec<(usize, String)> {
-    let source = Source::read(text);
-    let mask = source.test_mask();
+fn impurities(source: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < source.tokens.len() {
         let line = source.tokens[at].line;
-        if mask[at] {
+        if source.test_mask[at] {
             at += 1;
             continue;
         }
@@ -66,12 +59,12 @@ fn impurities(text: &str) -> Vec<(usize, String)> {
         if source.tokens[at].is_word("use") && !source.matches(at + 1, &["<"]) {
             let mut prefix = Vec::new();
             let mut names = Vec::new();
-            at = used_paths(&source, at + 1, &mut prefix, &mut names);
+            at = used_paths(source, at + 1, &mut prefix, &mut names);
             found.extend(names.iter().filter_map(|path| Some((line, forbidden(path)?))));
             continue;
         }
         if source.tokens[at].is_word("std") {
-            let path = plain_path(&source, at);
+            let path = plain_path(source, at);
             found.extend(forbidden(&path).map(|what| (line, what)));
         }
         for (call, what) in CALLS {

@@ -10,8 +10,7 @@ const ALLOWED: &str = "crates/net/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.rust() {
-        let source = Source::read(text);
+    for (path, source) in tree.rust() {
         for (at, token) in source.tokens.iter().enumerate() {
             if !token.is_word("unsafe") {
                 continue;
@@ -19,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             if !path.starts_with(ALLOWED) {
                 let text = format!("`unsafe` outside {ALLOWED}");
                 findings.push(Finding::at(path, token.line, text));
-            } else if needs_reason(&source, at) && !has_reason(text, &source, token.line) {
+            } else if needs_reason(source, at) && !has_reason(tree.text(path).unwrap_or(""), source, token.line) {
                 let text = "`unsafe` without a `// SAFETY:` comment directly above";
                 findings.push(Finding::at(path, token.line, text));
             }
@@ -42,7 +41,7 @@ fn needs_reason(source: &Source, at: usize) -> bool {
     }
 }
 
-/// Whether the comment lines directly above the line, or above the statement it belongs to, give a reason.
+/// Returns true if the comment lines directly above the line, or above the statement it belongs to, give a reason.
 fn has_reason(text: &str, source: &Source, line: usize) -> bool {
     let comments: BTreeMap<usize, &str> =
         (source.comments.iter()).map(|comment| (comment.line, comment.text.as_str())).collect();

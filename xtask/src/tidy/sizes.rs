@@ -3,7 +3,6 @@
 //! Lines of tests do not count: a table of cases may be as long as it likes.
 
 use super::Finding;
-use super::modules;
 use super::source::{Kind, Source};
 use super::tree::Tree;
 
@@ -27,8 +26,8 @@ pub(super) fn ratchet(tree: &Tree) -> Vec<String> {
             lines.push(format!("{path}: {length} lines before its tests"));
         }
     }
-    for (path, text) in product_files(tree) {
-        for function in functions(text) {
+    for (path, source) in tree.product() {
+        for function in functions(source) {
             if function.lines > FUNCTION_LINES_PRINTED {
                 let Function { name, line, lines: length } = function;
                 lines.push(format!("{path}:{line}: fn {name}, {length} lines"));
@@ -38,24 +37,15 @@ pub(super) fn ratchet(tree: &Tree) -> Vec<String> {
     lines
 }
 
-fn product_files(tree: &Tree) -> Vec<(&str, &str)> {
-    let reached = modules::reached(tree);
-    let is_product = |path: &str| reached.get(path) != Some(&true);
-    tree.rust().filter(|(path, _)| is_product(path)).collect()
-}
-
 fn file_lines(tree: &Tree) -> Vec<(&str, usize)> {
-    let sized = |(path, text)| (path, lines_before_tests(text));
-    product_files(tree).into_iter().map(sized).collect()
+    tree.product().map(|(path, source)| (path, lines_before_tests(source))).collect()
 }
 
 /// The lines of a file without those of its test items.
-fn lines_before_tests(text: &str) -> usize {
-    let source = Source::read(text);
-    let mask = source.test_mask();
-    let mut lines = text.lines().count();
+fn lines_before_tests(source: &Source) -> usize {
+    let mut lines = source.lines;
     let mut start = None;
-    for (token, masked) in source.tokens.iter().zip(&mask) {
+    for (token, masked) in source.tokens.iter().zip(&source.test_mask) {
         match (start, masked) {
             (None, true) => start = Some(token.line),
             (Some(first), false) => {
@@ -66,7 +56,7 @@ fn lines_before_tests(text: &str) -> usize {
         }
     }
     if let Some(first) = start {
-        lines -= text.lines().count() + 1 - first;
+        lines -= source.lines + 1 - first;
     }
     lines
 }
@@ -79,26 +69,16 @@ struct Function {
 }
 
 /// The functions outside tests, from `fn` to the closing brace.
-fn functions(text: &str) -> Vec<Function> {
-    let source = Source::read(text);
-    let mask = source.test_mask();
+fn functions(source: &Source) -> Vec<Function> {
     let mut found = Vec::new();
-    for (at, masked) in mask.iter().enumerate() {
+    for (at, masked) in source.test_mask.iter().enumerate() {
         let Some(Kind::Word(name)) = source.tokens.get(at + 1).map(|token| &token.kind) else {
             continue;
         };
         if *masked || !source.tokens[at].is_word("fn") {
             continue;
         }
-        let mut body = at;
-        while body < source.tokens.len() && !source.tokens[body].is_mark('{') {
-            match source.tokens[body].kind {
-                Kind::Mark(';') => break,
-                Kind::Mark('(' | '[') => body = source.closing(body) + 1,
-                _ => body += 1,
-            }
-        }
-        if source.tokens.get(body).is_some_and(|token| token.is_mark('{')) {
+        if let Some(body) = source.body(at) {
             let line = source.tokens[at].line;
             let last = source.tokens[source.closing(body)].line;
             found.push(Function { name: name.clone(), line, lines: last + 1 - line });
@@ -127,8 +107,8 @@ mod tests {
     #[test]
     fn tests_do_not_count() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
-        assert_eq!(lines_before_tests(text), 2);
-        assert_eq!(lines_before_tests("a;\n#[cfg(test)]\nmod t {\n}\n"), 1);
+        assert_eq!(lines_before_tests(&Source::read(text)), 2);
+        assert_eq!(lines_before_tests(&Source::read("a;\n#[cfg(test)]\nmod t {\n}\n")), 1);
     }
 
     #[test]

@@ -41,15 +41,19 @@ pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
     /// In order.
     pub(crate) comments: Vec<Comment>,
+    /// True if each token stands in an item marked `#[cfg(test)]` or `#[test]`.
+    pub(crate) test_mask: Vec<bool>,
+    /// The number of lines.
+    pub(crate) lines: usize,
 }
 
 impl Token {
-    /// Whether it is this word.
+    /// Returns true if it is this word.
     pub(crate) fn is_word(&self, word: &str) -> bool {
         matches!(&self.kind, Kind::Word(own) if own == word)
     }
 
-    /// Whether it is this mark.
+    /// Returns true if it is this mark.
     pub(crate) fn is_mark(&self, mark: char) -> bool {
         self.kind == Kind::Mark(mark)
     }
@@ -60,11 +64,13 @@ impl Source {
     pub(crate) fn read(text: &str) -> Self {
         let mut reader = Reader { rest: text, line: 1, source: Self::default() };
         while reader.step() {}
-        reader.source
+        let mut source = reader.source;
+        source.test_mask = source.find_test_items();
+        source.lines = text.lines().count();
+        source
     }
 
-    /// Whether each token stands in an item marked `#[cfg(test)]` or `#[test]`.
-    pub(crate) fn test_mask(&self) -> Vec<bool> {
+    fn find_test_items(&self) -> Vec<bool> {
         let mut mask = vec![false; self.tokens.len()];
         let mut at = 0;
         while at < self.tokens.len() {
@@ -115,6 +121,33 @@ impl Source {
         self.tokens.len()
     }
 
+    /// The first line of each doc comment, outer or inner.
+    pub(crate) fn doc_openings(&self) -> impl Iterator<Item = (usize, &str)> {
+        let doc = |comment: &Comment| {
+            let marks = ["///", "//!"].into_iter().find(|marks| comment.text.starts_with(marks))?;
+            (!comment.text.starts_with("////")).then_some(marks)
+        };
+        let mut before = None;
+        self.comments.iter().filter_map(move |comment| {
+            let text = &comment.text[doc(comment)?.len()..];
+            let opens = before.is_none_or(|before| before + 1 != comment.line);
+            before = Some(comment.line);
+            opens.then_some((comment.line, text.trim()))
+        })
+    }
+
+    /// The index of the brace that opens the body of the item at `at`; `None` if a semicolon ends it first.
+    pub(crate) fn body(&self, mut at: usize) -> Option<usize> {
+        loop {
+            match self.tokens.get(at)?.kind {
+                Kind::Mark(';') => return None,
+                Kind::Mark('{') => return Some(at),
+                Kind::Mark('(' | '[') => at = self.closing(at) + 1,
+                _ => at += 1,
+            }
+        }
+    }
+
     /// The index of the mark that closes the bracket at `open`; the end of the file if none does.
     pub(crate) fn closing(&self, open: usize) -> usize {
         let mut depth = 0_usize;
@@ -133,7 +166,7 @@ impl Source {
         self.tokens.len().saturating_sub(1)
     }
 
-    /// Whether the words and marks of `pattern` stand at `at`. Marks are single characters.
+    /// Returns true if the words and marks of `pattern` stand at `at`. Marks are single characters.
     pub(crate) fn matches(&self, at: usize, pattern: &[&str]) -> bool {
         pattern.iter().enumerate().all(|(offset, wanted)| {
             self.tokens.get(at + offset).is_some_and(|token| match &token.kind {
@@ -157,36 +190,35 @@ impl Reader<'_> {
         let Some(first) = self.rest.chars().next() else {
             return false;
         };
-        if self.rest.starts_with("//") {
+        let may_open_string = matches!(first, '"' | 'r' | 'b' | 'c');
+        if first.is_whitespace() {
+            self.advance(self.rest.len() - self.rest.trim_start().len());
+        } else if self.rest.starts_with("//") {
             let length = self.rest.find('\n').unwrap_or(self.rest.len());
             self.comment(length);
         } else if self.rest.starts_with("/*") {
             self.comment(block_comment_length(self.rest));
-        } else if let Some((prefix, hashes)) = raw_string_opening(self.rest) {
+        } else if may_open_string && let Some((prefix, hashes)) = raw_string_opening(self.rest) {
             let closing = format!("\"{}", "#".repeat(hashes));
             let body = &self.rest[prefix..];
             let length = body.find(&closing).unwrap_or(body.len());
             let text = body[..length].to_owned();
             self.push(Kind::Text(text), (prefix + length + closing.len()).min(self.rest.len()));
-        } else if let Some(prefix) = string_opening(self.rest) {
-            let length = escaped_length(&self.rest[prefix..], '"');
+        } else if may_open_string && let Some(prefix) = string_opening(self.rest) {
+            let length = escaped_length(&self.rest[prefix..], b'"');
             let text = self.rest[prefix..prefix + length].to_owned();
             self.push(Kind::Text(text), (prefix + length + 1).min(self.rest.len()));
         } else if first == '\'' || self.rest.starts_with("b'") {
             let length = quote_length(self.rest);
             self.push(Kind::Other, length);
         } else if first.is_ascii_digit() {
-            let is_part = |c: char| c.is_alphanumeric() || c == '_';
-            let length = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-            self.push(Kind::Other, length);
+            self.push(Kind::Other, word_length(self.rest));
         } else if first.is_alphabetic() || first == '_' {
             let raw = if self.rest.starts_with("r#") { 2 } else { 0 };
             let name = &self.rest[raw..];
-            let length = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+            let length = word_length(name);
             let name = name[..length].to_owned();
             self.push(Kind::Word(name), raw + length);
-        } else if first.is_whitespace() {
-            self.advance(first.len_utf8());
         } else {
             self.push(Kind::Mark(first), first.len_utf8());
         }
@@ -208,9 +240,15 @@ impl Reader<'_> {
     }
 
     fn advance(&mut self, length: usize) {
-        self.line += self.rest[..length].matches('\n').count();
+        self.line += self.rest[..length].bytes().filter(|byte| *byte == b'\n').count();
         self.rest = &self.rest[length..];
     }
+}
+
+/// The length of the name or number that a text begins with. Letters beyond ASCII are rare and count as one.
+fn word_length(text: &str) -> usize {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+    text.as_bytes().iter().position(|byte| !is_part(byte)).unwrap_or(text.len())
 }
 
 fn block_comment_length(text: &str) -> usize {
@@ -244,13 +282,13 @@ fn string_opening(text: &str) -> Option<usize> {
 }
 
 /// How far it is to the closing quote, past escapes.
-fn escaped_length(text: &str, quote: char) -> usize {
+fn escaped_length(text: &str, quote: u8) -> usize {
     let mut escaped = false;
-    for (at, c) in text.char_indices() {
-        match c {
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
             _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            c if c == quote => return at,
+            b'\\' => escaped = true,
+            byte if byte == quote => return at,
             _ => {}
         }
     }
@@ -263,12 +301,9 @@ fn quote_length(text: &str) -> usize {
     let body = &text[prefix..];
     let mut chars = body.chars();
     match (chars.next(), chars.next()) {
-        (Some('\\'), _) => (prefix + escaped_length(body, '\'') + 1).min(text.len()),
+        (Some('\\'), _) => (prefix + escaped_length(body, b'\'') + 1).min(text.len()),
         (Some(c), Some('\'')) => prefix + c.len_utf8() + 1,
-        _ => {
-            let name = body.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(body.len());
-            (prefix + name.max(1)).min(text.len())
-        }
+        _ => (prefix + word_length(body).max(1)).min(text.len()),
     }
 }
 
@@ -307,8 +342,7 @@ mod tests {
         let text = "use a; #[cfg(test)] #[allow(x)] mod tests { fn b() { c } } fn d() {} \
                     #[cfg(not(test))] fn e() {} #[cfg(test)] mod f; #[test] fn g() {}";
         let source = Source::read(text);
-        let mask = source.test_mask();
-        let kept: Vec<String> = (source.tokens.iter().zip(&mask))
+        let kept: Vec<String> = (source.tokens.iter().zip(&source.test_mask))
             .filter_map(|(token, masked)| match &token.kind {
                 Kind::Word(word) if !masked => Some(word.clone()),
                 _ => None,
@@ -321,7 +355,7 @@ mod tests {
     fn unfinished_source_does_not_loop_or_panic() {
         for text in ["\"abc", "/* abc", "r#\"abc", "'", "b'", "fn a(", "#[cfg(test)", "r#"] {
             let source = Source::read(text);
-            assert_eq!(source.test_mask().len(), source.tokens.len(), "{text}");
+            assert_eq!(source.test_mask.len(), source.tokens.len(), "{text}");
         }
     }
 }

@@ -1,8 +1,11 @@
 //! What the rules look at: every file of the repository and every package of the workspace.
 
+use super::modules::{self, Reached};
+use super::source::Source;
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -16,6 +19,9 @@ pub(crate) struct Tree {
     pub(crate) packages: Vec<Package>,
     /// Other people's packages that a build for this system uses, directly or not.
     pub(crate) foreign: Vec<Foreign>,
+    /// Each Rust file's tokens, read once.
+    sources: OnceCell<BTreeMap<String, Source>>,
+    reached: OnceCell<Reached>,
 }
 
 /// A package that is not ours.
@@ -49,9 +55,9 @@ pub(crate) struct Package {
 pub(crate) struct Dependency {
     /// The package depended on.
     pub(crate) name: String,
-    /// Whether only tests see it.
+    /// True if only tests see it.
     pub(crate) is_dev: bool,
-    /// Whether it is a package of this workspace.
+    /// True if it is a package of this workspace.
     pub(crate) is_ours: bool,
 }
 
@@ -69,7 +75,8 @@ impl Tree {
             }
         }
         let metadata = metadata()?;
-        Ok(Self { files, packages: packages(&metadata, &root)?, foreign: foreign(&metadata)? })
+        let (packages, foreign) = (packages(&metadata, &root)?, foreign(&metadata)?);
+        Ok(Self { files, packages, foreign, ..Self::default() })
     }
 
     /// A small tree for a rule's own test.
@@ -97,11 +104,33 @@ impl Tree {
     }
 
     /// All Rust files.
-    pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts().filter(|(path, _)| has_extension(path, "rs"))
+    pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &Source)> {
+        self.sources().iter().map(|(path, source)| (path.as_str(), source))
     }
 
-    /// Whether a file or a folder of that path exists.
+    /// The tokens of a Rust file.
+    pub(crate) fn source(&self, path: &str) -> Option<&Source> {
+        self.sources().get(path)
+    }
+
+    fn sources(&self) -> &BTreeMap<String, Source> {
+        self.sources.get_or_init(|| {
+            let rust = self.texts().filter(|(path, _)| has_extension(path, "rs"));
+            rust.map(|(path, text)| (path.to_owned(), Source::read(text))).collect()
+        })
+    }
+
+    /// The Rust files that some target compiles; true where only tests do.
+    pub(crate) fn reached(&self) -> &Reached {
+        self.reached.get_or_init(|| modules::reached(self))
+    }
+
+    /// All Rust files except those that only tests compile.
+    pub(crate) fn product(&self) -> impl Iterator<Item = (&str, &Source)> {
+        self.rust().filter(|(path, _)| self.reached().get(*path) != Some(&true))
+    }
+
+    /// Returns true if a file or a folder of that path exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         path.is_empty() || self.files.contains_key(path) || self.files.keys().any(|file| file.starts_with(&folder))
@@ -124,7 +153,7 @@ impl Package {
     }
 }
 
-/// Whether a path ends in `.extension`.
+/// Returns true if a path ends in `.extension`.
 pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|own| own == extension)
 }

@@ -114,7 +114,7 @@ fn pragma_counts_without_cache_control_only() {
     assert!(!both.no_cache);
 }
 
-/// What breaks the grammar forbids what its words forbid, and allows nothing.
+/// A malformed directive forbids what its words forbid, and allows nothing.
 #[test]
 fn members_that_break_the_grammar() {
     let private = |lines: &[&str]| response(lines).private;

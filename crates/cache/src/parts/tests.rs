@@ -70,7 +70,7 @@ fn if_range_names_the_strong_validator() {
     assert_eq!(line(&part(0, 4, "10", "")), "");
 }
 
-/// What a 206 to If-Range leaves out is taken from the other parts.
+/// Fields that a 206 to If-Range leaves out are taken from the other parts.
 #[test]
 fn descriptions_of_the_representation_stay() {
     let old = part(0, 4, "10", "ETag: \"x\"\r\nContent-Type: text/plain\r\nContent-Language: en\r\n");
@@ -132,7 +132,7 @@ fn few_stretches_are_requested() {
 }
 
 proptest! {
-    /// What is covered is all that is wanted, in order, from parts that have it; and what is missing no part has.
+    /// The plan covers the whole range in order, each piece from a part that has it; no part has a missing piece.
     #[test]
     fn stretches_are_all_that_is_wanted(
         parts in prop::collection::vec((0_u64..60, 1_u64..12), 0..8),

@@ -139,7 +139,7 @@ fn answers_to_authorization() {
     }
 }
 
-/// What is cacheable only by the owner's default or by a guess may be the visitor's own.
+/// A response that only a default or a heuristic makes cacheable may be private.
 #[test]
 fn requests_that_name_their_visitor() {
     let ttl = Rules { default_ttl_s: Some(60), ..Rules::default() };

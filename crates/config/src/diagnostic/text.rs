@@ -30,7 +30,7 @@ impl Span {
 pub struct Texts {
     list: Vec<Text>,
     /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
-    /// line of a mebibyte, which must not be counted anew for each.
+    /// line of a mebibyte, which must not be counted again for each.
     last: Cell<Counted>,
 }
 

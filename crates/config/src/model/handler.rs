@@ -3,7 +3,7 @@
 use super::{Pages, Php, Proxy, Text};
 use std::path::PathBuf;
 
-/// What answers.
+/// The handler that responds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// Files below a folder.
@@ -31,36 +31,36 @@ pub struct Files {
     pub root: PathBuf,
     /// Names looked for in a folder, in this order.
     pub index: Vec<String>,
-    /// Whether names that begin with a dot are served.
+    /// True if names that begin with a dot are served.
     pub hidden: bool,
     /// Folders outside the root that symbolic links may lead into, by absolute paths.
     pub follow_links: Vec<PathBuf>,
-    /// Whether a folder without index is listed.
+    /// True if a folder without index is listed.
     pub listing: Option<Listing>,
-    /// What is tried when no file has the path's name, in this order.
+    /// Fallbacks to try, in this order, if no file has the path's name.
     pub try_targets: Vec<TryTarget>,
     /// Codings for what compresses well, the server's favourite first; empty: none on the fly.
     pub compress: Vec<Coding>,
     /// Codings of files that lie beside the file (`.br`, `.zst`, `.gz`).
     pub precompressed: Vec<Coding>,
-    /// Whether Repr-Digest and Content-Digest are sent: to whoever wants them, or with `digest_always` to all.
+    /// True if Repr-Digest and Content-Digest are sent: to clients that want them, or with `digest_always` to all.
     pub digest: bool,
-    /// Whether Repr-Digest (sha-256) is sent unasked.
+    /// True if Repr-Digest (sha-256) is sent unasked.
     pub digest_always: bool,
-    /// Whether Content-MD5 is sent.
+    /// True if Content-MD5 is sent.
     pub content_md5: bool,
     /// Cache-Control by type: a media type (`text/html`), a family (`image/*`) or `*`; the first that matches.
     pub cache_control: Vec<(String, String)>,
     /// Expires by type, in seconds from the moment of the answer; the first that matches.
     pub expires: Vec<(String, u32)>,
-    /// Whether a request for what is not here goes on to the steps that follow.
+    /// True if a request for what is not here goes on to the steps that follow.
     pub pass: bool,
 }
 
 /// How folders are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Entries shown at the most.
+    /// Entries shown at most.
     pub entries_max: u32,
 }
 

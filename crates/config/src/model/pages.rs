@@ -15,7 +15,7 @@ pub struct Pages {
 /// How pages run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSettings {
-    /// Whether errors are shown in the browser, with the lines around them, and pages load again when they change.
+    /// True if errors are shown in the browser, with the lines around them, and pages load again when they change.
     pub dev: bool,
     /// How long a page runs before others have their turn, in microseconds.
     pub cpu_slice_us: u64,
@@ -24,17 +24,17 @@ pub struct PageSettings {
     /// How long a page may take for one request in all, its waiting included, in milliseconds; that for its client does not
     /// count.
     pub run_ms_max: u64,
-    /// What a page may allocate for one request, in bytes.
+    /// The memory that a page may allocate for one request, in bytes.
     pub memory_bytes_max: u64,
-    /// Bytes of the files of one form at the most, together.
+    /// Bytes of the files of one form at most, together.
     pub upload_bytes_max: u64,
-    /// Bytes of the fields of one form, or of content that is read as a whole, at the most.
+    /// Bytes of the fields of one form, or of content that is read as a whole, at most.
     pub form_bytes_max: u64,
-    /// What `db` asks.
+    /// The database that `db` queries.
     pub database: Option<Database>,
     /// The file with the key of sessions and tokens; made when it is not there.
     pub secret: Option<PathBuf>,
-    /// What `fetch` may ask, each under its name.
+    /// The origins that `fetch` may contact, by name.
     pub upstreams: Vec<(String, Origin)>,
     /// Neighbours whose word about who asks, for which host and how is believed.
     pub trusted: Vec<Cidr>,
@@ -54,7 +54,7 @@ pub struct Database {
     pub readers: Option<usize>,
     /// How long a statement may run, in milliseconds; `None`: 5 s.
     pub statement_ms_max: Option<u64>,
-    /// Whether every commit is on the disk before its statement is answered (`synchronous` FULL).
+    /// True if every commit is on the disk before its statement is answered (`synchronous` FULL).
     pub syncs_commits: bool,
 }
 

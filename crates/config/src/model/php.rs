@@ -26,11 +26,11 @@ pub struct Php {
     pub trusted: Vec<Cidr>,
     /// How long to wait for what.
     pub timeouts: OriginTimeouts,
-    /// Connections that each worker keeps open without use, at the most; 0: none is kept.
+    /// Connections that each worker keeps open without use, at most; 0: none is kept.
     pub idle_connections_max: u32,
-    /// Requests under way at once, of all workers together, at the most; others are answered 503.
+    /// Requests under way at once, of all workers together, at most; others are answered 503.
     pub connections_max: u32,
-    /// Bytes of a request's content at the most; more is answered 413.
+    /// Bytes of a request's content at most; more is answered 413.
     pub content_bytes_max: u64,
     /// Bytes that are kept of a request's content whose length is not told, until it is known; 0: such a request is
     /// answered 411.

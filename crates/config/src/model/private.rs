@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-/// Whether a `files` step with this `root` would give out `path`, by their names: it lies below, and unless `hidden` names
+/// True if a `files` step with this `root` would give out `path`, by their names: it lies below, and unless `hidden` names
 /// are served, no part of it begins with a dot. Both are absolute, or relative to the same folder, and have no `.` or `..`
 /// that could be left out.
 pub fn is_given_out(path: &Path, root: &Path, hidden: bool) -> bool {

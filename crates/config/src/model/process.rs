@@ -1,4 +1,4 @@
-//! What concerns the whole process.
+//! Settings of the whole process.
 
 use super::{Place, Site, StoreBudget};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub struct Config {
     pub group: Option<String>,
     /// Descriptors to ask the kernel for; `None` is as many as it allows.
     pub open_files: Option<u64>,
-    /// Whether worker threads may open nothing outside the configured roots (Landlock), where the kernel can.
+    /// True if worker threads may open nothing outside the configured roots (Landlock), where the kernel can.
     pub landlock: bool,
     /// The folder for what outlives a restart: digests, the local certificate authority. `None`: nothing does.
     pub state: Option<PathBuf>,
@@ -25,11 +25,11 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How sockets are opened and used.
     pub sockets: Sockets,
-    /// What the metadata caches may hold, for each worker.
+    /// Limits of the metadata caches, per worker.
     pub cache: CacheBudget,
     /// How much output of active pages may wait for clients, for all workers together.
     pub page_output: PageOutputBudget,
-    /// What is kept of origins' answers, for all workers together.
+    /// The cache store, shared by all workers.
     pub store: StoreBudget,
     /// Logs by index.
     pub logs: Vec<Log>,
@@ -60,15 +60,15 @@ pub struct Listener {
     pub place: Place,
     /// Where to listen.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// The protocol of the listener.
     pub protocol: Protocol,
     /// Plain HTTP only: whether HTTP/2 with prior knowledge is taken as well.
     pub http2_cleartext: bool,
-    /// Whether all requests here are redirected to https, and to which port.
+    /// The https port that all requests here are redirected to, if any.
     pub redirect_https_port: Option<u16>,
 }
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// http.
@@ -173,7 +173,7 @@ pub struct Log {
     pub target: LogTarget,
     /// How a line looks.
     pub format: LogFormat,
-    /// What a JSON line holds, in this order; empty is all.
+    /// The fields of a JSON line, in this order; empty means all.
     pub fields: Vec<LogField>,
     /// When a file is put aside.
     pub rotation: Rotation,

@@ -33,15 +33,15 @@ pub struct Proxy {
     pub via: Option<String>,
     /// Changes of the fields that origins see.
     pub request_fields: Vec<FieldOp>,
-    /// Whether HTTP/2 is spoken to origins (with prior knowledge for http, by ALPN for https).
+    /// True if HTTP/2 is spoken to origins (with prior knowledge for http, by ALPN for https).
     pub http2: bool,
     /// How origins of https are believed.
     pub tls: OriginTls,
-    /// Connections that each worker keeps open to each origin without use, at the most.
+    /// Connections that each worker keeps open to each origin without use, at most.
     pub idle_connections_max: u32,
-    /// Whether connections may go on with another protocol, such as WebSocket.
+    /// True if connections may go on with another protocol, such as WebSocket.
     pub upgrades: bool,
-    /// Whether an answer in a transfer coding that is not known is passed on as it comes, up to the end of the
+    /// True if an answer in a transfer coding that is not known is passed on as it comes, up to the end of the
     /// connection (RFC 9112 §6.3), instead of being refused.
     pub unknown_codings: bool,
 }
@@ -74,7 +74,7 @@ impl Default for Proxy {
 /// One origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Whether it speaks https.
+    /// True if it speaks https.
     pub secure: bool,
     /// A host name or an address, without brackets.
     pub host: String,
@@ -82,7 +82,7 @@ pub struct Origin {
     pub port: u16,
     /// Its share beside the others', 1 to 1,000.
     pub weight: u16,
-    /// Whether it is asked only when no other is well.
+    /// True if it is asked only when no other is well.
     pub backup: bool,
 }
 
@@ -98,7 +98,7 @@ pub enum Balance {
     ConsistentHash(HashKey),
 }
 
-/// What decides which origin a request goes to.
+/// The policy that selects the origin for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// Host, path and query.
@@ -114,7 +114,7 @@ pub enum HashKey {
 /// Requests of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What is asked for.
+    /// The request target.
     pub path: String,
     /// How often, in milliseconds.
     pub interval_ms: u64,
@@ -158,7 +158,7 @@ pub struct Concurrency {
     pub max: u32,
     /// Requests that may wait for a place.
     pub queue_max: u32,
-    /// How long one waits at the most, in milliseconds; then it is answered 503.
+    /// How long one waits at most, in milliseconds; then it is answered 503.
     pub queue_timeout_ms: u64,
 }
 
@@ -224,7 +224,7 @@ impl Default for Forwarded {
 /// How origins of https are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTls {
-    /// Whether any certificate will do. For tests.
+    /// True if any certificate will do. For tests.
     pub insecure: bool,
     /// Authorities in PEM; `None`: the system's.
     pub authorities: Option<PathBuf>,
@@ -232,20 +232,20 @@ pub struct OriginTls {
     pub server_name: Option<String>,
 }
 
-/// What a shared cache stores of the responses of the `proxy` handlers that follow it.
+/// Rules for a shared cache of the responses of the `proxy` handlers that follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// What may be stored, and for how long.
+    /// Rules for which responses to store, and for how long.
     pub rules: Rules,
     /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
     pub range_fetch_bytes_max: u64,
-    /// Who sees Cache-Status.
+    /// The clients that receive Cache-Status.
     pub status_field: StatusField,
-    /// Who may use the PURGE method; empty: nobody.
+    /// The networks whose clients may use the PURGE method; empty: none.
     pub purge: Vec<Cidr>,
-    /// Whether ESI is done in HTML from origins that ask for it (Surrogate-Control: content="ESI/1.0").
+    /// True if ESI is done in HTML from origins that ask for it (Surrogate-Control: content="ESI/1.0").
     pub esi: bool,
-    /// Whether a 103 is sent with the Link fields of a stale stored response.
+    /// True if a 103 is sent with the Link fields of a stale stored response.
     pub early_hints: bool,
 }
 
@@ -262,7 +262,7 @@ impl Default for CacheSettings {
     }
 }
 
-/// Who sees Cache-Status.
+/// The clients that receive Cache-Status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusField {
     /// All clients.
@@ -274,7 +274,7 @@ pub enum StatusField {
     Nobody,
 }
 
-/// What all caches together may hold.
+/// Limits of all caches together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreBudget {
     /// Bytes of content in memory; `None`: a quarter of what the process's cgroup allows, or

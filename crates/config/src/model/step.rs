@@ -13,11 +13,11 @@ pub type Block = Vec<Step>;
 pub struct Step {
     /// Where it was written.
     pub place: Place,
-    /// What it does.
+    /// The action.
     pub kind: StepKind,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// A block behind a condition.
@@ -38,7 +38,7 @@ pub enum StepKind {
     Rewrite(Rewrite),
     /// A page for errors with a status.
     ErrorPage(ErrorPage),
-    /// What the `proxy` steps that follow may keep of the answers; the last one in force counts.
+    /// Cache rules for the `proxy` steps that follow; the last one in force applies.
     Cache(Box<CacheSettings>),
     /// Answers.
     Handler(Handler),
@@ -47,9 +47,9 @@ pub enum StepKind {
 /// A block behind a condition: all matchers must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// What must hold; none: always.
+    /// The conditions that must all hold; none: always.
     pub matchers: Vec<Matcher>,
-    /// What then happens.
+    /// The steps to run if the conditions hold.
     pub block: Block,
 }
 
@@ -72,13 +72,13 @@ pub enum Matcher {
 /// Names and passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// What a browser shows.
+    /// The realm that a browser shows.
     pub realm: String,
     /// Name and hash (argon2 in PHC form, or bcrypt), never a password.
     pub users: Vec<(String, String)>,
 }
 
-/// Who may come: the first rule that matches decides; nobody matched: allowed, unless an allow rule was there.
+/// Access rules: the first match decides. If none matches, access is allowed unless there is an allow rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// True for allow.
@@ -104,7 +104,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Whether `address` is in the network. The IPv6 form of an IPv4 address, which a socket for both has
+    /// Returns true if `address` is in the network. The IPv6 form of an IPv4 address, which a socket for both has
     /// (RFC 4291 §2.5.5.2), is that IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
@@ -148,7 +148,7 @@ pub struct Cors {
     pub headers: Vec<String>,
     /// Response fields a page may read.
     pub expose: Vec<String>,
-    /// Whether cookies and passwords may come along.
+    /// True if cookies and passwords may come along.
     pub credentials: bool,
     /// How long a preflight is remembered, in seconds.
     pub max_age_s: Option<u32>,
@@ -163,7 +163,7 @@ pub enum Rewrite {
     To(Text),
 }
 
-/// What is shown for errors.
+/// The error pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
     /// Statuses, 400 to 599.
@@ -188,7 +188,7 @@ pub enum TextPart {
     Variable(Variable),
 }
 
-/// What a text may take from a request.
+/// Variables that a text may take from a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// The client's address, without its port.

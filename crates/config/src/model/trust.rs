@@ -3,7 +3,7 @@
 use super::Cidr;
 use std::net::IpAddr;
 
-/// Whether `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
+/// True if `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
 /// the IPv4 address (RFC 4291 §2.5.5.2).
 pub fn is_trusted(networks: &[Cidr], client: Option<IpAddr>) -> bool {
     client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))

@@ -131,7 +131,7 @@ pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
 /// A `cache` with nothing to keep.
 struct Unused<'n> {
     span: Span,
-    /// What answers behind it in its place, and could be kept elsewhere.
+    /// The handler that responds in its place, whose responses could be cached elsewhere.
     behind: Option<&'n str>,
 }
 

@@ -118,7 +118,7 @@ const COMPRESS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zs
 /// A year, in milliseconds: caches count no longer (RFC 9111, section 5.3, was once RFC 2616's advice).
 const EXPIRES_MS_MAX: u64 = 366 * 86_400_000;
 
-/// What a folder is served with when only its path is given.
+/// The configuration for a folder given only by its path.
 pub(crate) fn defaults() -> Files {
     Files {
         index: vec!["index.html".into()],
@@ -186,7 +186,7 @@ fn write_codings(writer: &mut Writer, name: &'static str, codings: &[Coding], na
     }
 }
 
-/// Whether a list is switched off; it has entries or is off, and never both or neither. `shape` has been checked.
+/// True if a list is switched off; it has entries or is off, and never both or neither. `shape` has been checked.
 pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     match (off, node.arguments.first()) {

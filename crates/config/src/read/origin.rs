@@ -6,9 +6,9 @@ use crate::model::Origin;
 /// Why a text names no server to forward to: what is wrong with it, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginFault {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to write instead, when that can be told.
+    /// A correct spelling, if one is known.
     pub advice: Option<String>,
 }
 
@@ -93,7 +93,7 @@ fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
     }
 }
 
-/// Whether `text` is a host with a port and nothing else: `localhost:3000`.
+/// Returns true if `text` is a host with a port and nothing else: `localhost:3000`.
 fn names_port(text: &str) -> bool {
     let (host, port) = split_port(text);
     !host.is_empty() && !host.contains(['/', '?', '#', '@']) && port.is_some_and(|port| digits(port).is_some())

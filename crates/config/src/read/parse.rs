@@ -23,7 +23,7 @@ pub(super) fn digits(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// What is wrong with a network.
+/// The problem with a network.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetworkError {
     /// No address, or no number of bits.
@@ -76,7 +76,7 @@ pub(crate) fn is_field_value(text: &str) -> bool {
         && !bytes.last().is_some_and(is_blank)
 }
 
-/// What is wrong with a host name, if anything is.
+/// Returns the problem with a host name, if any.
 pub(super) fn host_fault(host: &str) -> Option<&'static str> {
     if host == "*" {
         return None;
@@ -126,7 +126,7 @@ pub(super) fn host_fault(host: &str) -> Option<&'static str> {
     None
 }
 
-/// Whether a text looks like a password's hash that we can check: argon2 in PHC form, or bcrypt.
+/// Returns true if a text looks like a password's hash that we can check: argon2 in PHC form, or bcrypt.
 pub(super) fn is_password_hash(text: &str) -> bool {
     is_bcrypt(text) || is_argon2(text)
 }
@@ -198,7 +198,7 @@ pub(super) fn is_origin(text: &str) -> bool {
         && port.is_none_or(|port| digits(port).is_some())
 }
 
-/// What is wrong with a path pattern, if anything is.
+/// Returns the problem with a path pattern, if any.
 pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     if !pattern.starts_with(['/', '*']) {
         return Some("a pattern begins with `/` or `*`");

@@ -1,4 +1,4 @@
-//! What active pages keep must not lie where visitors can load it.
+//! Data of active pages must not lie where clients can download it.
 //!
 //! Looked at as the paths are written; what links make of them, only the machine can tell, and whoever opens the folders
 //! looks again.
@@ -17,7 +17,7 @@ struct Given {
     span: Span,
 }
 
-/// What pages keep.
+/// The files in which pages store data.
 struct Kept<'n> {
     what: &'static str,
     value: &'n Value,

@@ -12,7 +12,7 @@ use crate::encode::{Writer, path};
 use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Sockets, Timeouts};
 use crate::syntax::Node;
 
-/// What stands at the top level besides [`SETTINGS`].
+/// Settings of the top level besides [`SETTINGS`].
 const BLOCKS: &[&str] = &["site", "include", "log"];
 
 const USER: Shape = Shape { properties: &["group"], ..Shape::value("user \"www-data\" group=\"www-data\"") };
@@ -226,7 +226,7 @@ fn cache(reader: &mut Reader<'_>, node: &Node) -> CacheBudget {
     let of_step = node.properties.iter().find(|property| cache::PROPERTIES.contains(&property.name.as_str()));
     if let Some(span) = of_step.map(|property| property.span).or(node.children.as_ref().map(|_| node.span)) {
         let draft = reader.report.add(Code::WrongPlace, span, "at the top level, `cache` is the memory for files");
-        draft.label("what is kept of origins' answers is said in a `site` or `route` block");
+        draft.label("cache rules for origins' responses belong in a `site` or `route` block");
         draft.note("as in: site { cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\" }");
         return budget;
     }

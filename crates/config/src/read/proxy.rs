@@ -26,7 +26,7 @@ pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 /// The bounds of a timeout, in milliseconds.
 pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
 
-/// An hour: whoever needs longer to warm up needs other help.
+/// An hour.
 const SLOW_START_MS_MAX: u64 = 3_600_000;
 
 const SHAPE: Shape = Shape {
@@ -287,7 +287,7 @@ fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     draft.proxy.request_fields.extend(step::field_changes(reader, node, &REQUEST_HEADER, find_owned, &["rest"]));
 }
 
-/// Networks without doubles. For everybody there is no word here: whoever means it writes `0.0.0.0/0` and `::/0`.
+/// Networks without doubles. There is no word for everybody; write `0.0.0.0/0` and `::/0`.
 pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
     let mut list = Vec::new();
     for value in values {

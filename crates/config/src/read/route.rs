@@ -31,7 +31,7 @@ const REDIRECT: Shape = Shape {
     example: "redirect \"/old/*\" to=\"/new/{rest}\" 301",
 };
 
-/// What is not answered before any route.
+/// The part of requests that is not answered before any route.
 const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"];
 
 pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
@@ -228,7 +228,7 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     None
 }
 
-/// Whether the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
+/// True if the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
 /// could name another, or another ending of its name, as long as no slash stands before them.
 fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
     const ENDS: [char; 3] = ['/', '?', '#'];
@@ -284,7 +284,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
     }
 }
 
-/// Whether the step answers whatever comes.
+/// Returns true if the step answers whatever comes.
 pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
@@ -299,7 +299,7 @@ pub(super) fn answers_always(kind: &StepKind) -> bool {
     }
 }
 
-/// Whether the step, or one within, can answer at all.
+/// Returns true if the step, or one within, can answer at all.
 pub(super) fn answers_ever(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(_) => true,

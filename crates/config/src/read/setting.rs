@@ -15,7 +15,7 @@ pub(crate) struct Setting<T: 'static> {
     pub(super) name: &'static str,
     shape: Shape,
     form: Form<T>,
-    /// Whether it may be given more than once.
+    /// True if it may be given more than once.
     repeats: bool,
 }
 

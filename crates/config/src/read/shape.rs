@@ -1,4 +1,4 @@
-//! What may stand where: the number of values, the properties, the block.
+//! Shapes of settings: the number of values, the properties, the block.
 
 use super::setting::names;
 use super::step::STEPS;
@@ -10,7 +10,7 @@ use crate::syntax::{Node, Property};
 /// Values of one setting: lists are compared entry by entry, so their length is bounded.
 pub(super) const VALUES_MAX: usize = 10_000;
 
-/// What a setting looks like.
+/// The shape of a setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Fewest and most values.
@@ -21,7 +21,7 @@ pub(super) struct Shape {
     pub(super) example: &'static str,
 }
 
-/// Whether a setting has a block.
+/// True if a setting has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
     None,
@@ -197,7 +197,7 @@ impl Reader<'_> {
         property
     }
 
-    /// Whether the setting comes for the first time in its block; reported when not.
+    /// Returns true if the setting comes for the first time in its block; reported when not.
     pub(super) fn first<'n>(&mut self, seen: &mut Seen<'n>, node: &'n Node) -> bool {
         if let Some((_, first)) = seen.0.iter().find(|(name, _)| *name == node.name) {
             let message = format!("`{}` is given twice", node.name);

@@ -321,7 +321,7 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
     }
 }
 
-/// Whether a text can only be a path: it begins with one slash, as `//host` would be another site, or with the path
+/// True if a text can only be a path: it begins with one slash, as `//host` would be another site, or with the path
 /// that was asked for.
 pub(super) fn is_path(text: &Text) -> bool {
     match &text.parts[..] {

@@ -1,4 +1,4 @@
-//! What is kept of origins' answers, for all sites together: memory, and folders on disks.
+//! The cache store of all sites: memory, and folders on disks.
 
 use super::Reader;
 use super::setting::{Setting, read_properties, write_properties};
@@ -123,7 +123,7 @@ fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
     Err(format!("it lies between {} and {}", exact_size(*bounds.start()), exact_size(*bounds.end())))
 }
 
-/// What is wrong with these folders together, if anything is, for the command line.
+/// Returns the problem with these folders together, if any, for the command line.
 pub fn disks_fault(disks: &[(PathBuf, u64)]) -> Option<String> {
     if disks.len() > DISKS_MAX {
         return Some(format!("more than {DISKS_MAX} disks"));

@@ -18,7 +18,7 @@ const VARIABLES: &[(Variable, &str)] = &[
     (Variable::Rest, "rest"),
 ];
 
-/// What other servers call a variable, and what it is called here.
+/// Names of variables in other servers, and our name for each.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("uri", "path"),
     ("document_uri", "path"),
@@ -56,7 +56,7 @@ impl Reader<'_> {
         draft.note(format!("allowed here: {}", allowed.join(", ")));
     }
 
-    /// Whether `text` has no variable as nginx writes them: `$uri`, `$1`. A dollar sign is an ordinary character otherwise.
+    /// True if `text` has no variable as nginx writes them: `$uri`, `$1`. A dollar sign is an ordinary character otherwise.
     fn has_no_dollar(&mut self, span: Span, text: &str, allowed: &[&str]) -> bool {
         for (at, _) in text.match_indices('$') {
             let name: String =
@@ -70,7 +70,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Whether the variables in a field's value are all known. Braces around anything but a name are ordinary characters there,
+    /// True if the variables in a field's value are all known. Braces around anything but a name are ordinary characters there,
     /// as JSON has them.
     pub(super) fn check_field_text(&mut self, span: Span, value: &str, without: &[&str]) -> bool {
         let names: Vec<&str> = VARIABLES.iter().map(|(_, name)| *name).filter(|name| !without.contains(name)).collect();
@@ -135,7 +135,7 @@ impl Reader<'_> {
 /// A piece of a field's value.
 enum FieldPart<'a> {
     Literal(&'a str),
-    /// What stands in braces and looks like a variable's name.
+    /// Texts in braces that look like a variable's name.
     Variable(&'a str),
 }
 

@@ -28,7 +28,7 @@ enum Wanted {
 }
 
 impl Reader<'_> {
-    /// What the value is, wherever it comes from.
+    /// The value, wherever it comes from.
     fn scalar(&mut self, value: &Value) -> Option<Scalar> {
         let Some(annotation) = value.annotation else {
             return Some(value.scalar.clone());

@@ -19,7 +19,7 @@ pub fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
 struct Frame {
     /// The setting that the block belongs to; what stands in the file itself belongs to none.
     node: Option<Node>,
-    /// Whether the setting, or the block, is taken out by `/-`.
+    /// True if the setting, or the block, is taken out by `/-`.
     node_dropped: bool,
     block_dropped: bool,
     /// The settings of the block up to now.
@@ -120,7 +120,7 @@ impl Parser<'_> {
         Some(token)
     }
 
-    /// Keeps in mind where the line begins: looking for it anew at each brace would take a hostile file's square.
+    /// Keeps in mind where the line begins: looking for it again at each brace would take a hostile file's square.
     fn pass(&mut self, token: Token) {
         match token.kind {
             Kind::Newline | Kind::Continuation => self.line_start = token.end,
@@ -259,7 +259,7 @@ impl Parser<'_> {
         Some(Open { node, dropped })
     }
 
-    /// What stands behind the name, up to the end of the setting or its block.
+    /// Reads from after the name to the end of the setting or its block.
     fn entries(&mut self, mut open: Open) {
         // Where the last value ended, as one must not touch the next.
         let mut touched = open.node.span.end as usize;

@@ -13,7 +13,7 @@ pub struct Node {
     pub arguments: Vec<Value>,
     /// Properties, `name=value`.
     pub properties: Vec<Property>,
-    /// What stands in its block; `None` without one.
+    /// The settings in its block; `None` without a block.
     pub children: Option<Vec<Node>>,
 }
 
@@ -31,15 +31,15 @@ pub struct Property {
 /// One value, and what stands before it in parentheses.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// What it is.
+    /// The value.
     pub scalar: Scalar,
-    /// What stands before it in parentheses.
+    /// The type annotation before it, in parentheses.
     pub annotation: Option<Annotation>,
     /// Where it stands.
     pub span: Span,
 }
 
-/// What a value is.
+/// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// A text.
@@ -55,7 +55,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// What it is called in messages.
+    /// The name of its kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",

@@ -7,7 +7,7 @@ use crate::diagnostic::Span;
 use kdl::{KdlEntry, KdlValue};
 
 impl Parser<'_> {
-    /// What a token means. Bad ones are reported, and stand for themselves.
+    /// Returns the value of a token. An invalid one is reported, and its own text is its value.
     pub(super) fn scalar(&mut self, token: Token, is_name: bool) -> Scalar {
         let content = self.content(token);
         match token.kind {

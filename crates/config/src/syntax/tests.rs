@@ -51,7 +51,7 @@ fn show_document(document: &KdlDocument) -> String {
     document.nodes().iter().map(node).collect()
 }
 
-/// What we refuse though it is KDL: it is never what a person meant.
+/// KDL that we reject because it is never what the author meant.
 const STRICTER: &[Code] = &[
     Code::QuotesMissing,
     Code::CommaStray,

@@ -3,7 +3,7 @@
 use crate::code::Code;
 use crate::diagnostic::{Report, Span};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bare text: a name, a number, or something that needs quotes.
@@ -46,7 +46,7 @@ fn is_space(c: char) -> bool {
     matches!(c, '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
 }
 
-/// What may stand nowhere in a document: KDL 2 specification, section 3.19.
+/// Characters that a document must not contain: KDL 2 specification, section 3.19.
 fn is_forbidden(c: char) -> bool {
     matches!(c, '\0'..='\u{08}' | '\u{0e}'..='\u{1f}' | '\u{7f}' | '\u{200e}' | '\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

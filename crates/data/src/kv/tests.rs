@@ -110,7 +110,7 @@ fn threads_lose_no_count() {
     assert_eq!(kv.get(b"hits", 0), Some(KvValue::Integer(8000)));
 }
 
-/// What a page may do to a key.
+/// Operations of a page on a key.
 #[derive(Clone, Debug)]
 enum Act {
     Get,

@@ -63,7 +63,7 @@ fn each_fails_alone() {
     assert_eq!((number(&database, "SELECT count(*) FROM t"), number(&database, "SELECT sum(a) FROM t")), (2, 3));
 }
 
-/// What SQLite undoes as a whole is the fault of one, and the others are none the wiser.
+/// If SQLite rolls back the whole batch, only the job that caused it fails.
 #[test]
 fn what_undoes_all_hits_one() {
     let scratch = Scratch::new();
@@ -199,7 +199,7 @@ fn a_crowd_reconciles() {
     assert_eq!(counts.reads, reads.load(Ordering::Relaxed) + 1);
 }
 
-/// What a page may ask.
+/// Statements that a page may execute.
 #[derive(Clone, Debug)]
 enum Act {
     Insert(i64),
@@ -237,7 +237,7 @@ impl Act {
 const SCHEMA: &str = "CREATE TABLE t (a UNIQUE);
     CREATE TABLE c (a REFERENCES t (a) ON UPDATE CASCADE DEFERRABLE INITIALLY DEFERRED)";
 
-/// What plain SQLite says to one after another: each act a transaction.
+/// The results of plain SQLite with each act in a separate transaction.
 fn serial(acts: &[Act]) -> (Vec<Option<u64>>, Vec<i64>) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     connection.execute_batch(SCHEMA).unwrap();

@@ -148,7 +148,7 @@ pub(crate) struct Tester {
     pub(crate) now: Now,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -111,7 +111,7 @@ impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_respond(&mut self, step: &Step, id: u32, settings: &Respond) -> Response {
         self.trace.step(step, || Effect::said(format!("answers {}", settings.status)));
         let method = self.request.head.method;
-        // An error is for whoever comes, however; a text can only be read.
+        // An error is for every method; a text can only be read.
         if settings.status >= 400 {
             if settings.body.is_empty() {
                 let outcome = Outcome::Responded;
@@ -237,7 +237,7 @@ fn keep_on_site(location: &mut String) {
     }
 }
 
-/// What a plain page says for a status that was asked for.
+/// The text of a plain page for a requested status.
 const fn sentence(status: u16) -> &'static str {
     match status {
         400..=499 => "This is not for you to have, or not in this way.",

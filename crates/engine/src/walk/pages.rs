@@ -14,7 +14,7 @@ use flatout_net::response::{Body, Response};
 use flatout_serve::files::{Found, Location, Policy};
 use std::rc::Rc;
 
-/// What an answer that is being made needs should it come to nothing.
+/// The parts of a pending response that are needed if it fails.
 pub(super) struct Pages {
     pub(super) live: Rc<Live>,
     pub(super) numbers: Vec<u32>,

@@ -64,7 +64,7 @@ impl<T: Trace> Walk<'_, T> {
         }
     }
 
-    /// Whether another reading of the path would run another script, or tell it of a path with dot segments.
+    /// Returns true if another reading of the path would run another script, or tell it of a path with dot segments.
     fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
         if !self.readings.iter().any(Reading::is_of_servers) {
             return false;

@@ -25,17 +25,17 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Whether a `;` is what makes it differ. Few servers read it, and many paths hold one.
+    /// Returns true if a `;` is what makes it differ. Few servers read it, and many paths hold one.
     const fn drops_parameters(&self) -> bool {
         self.ways.has(Readings::PARAMETERS)
     }
 
-    /// Whether it is the plain name of what the path runs.
+    /// Returns true if it is the plain name of what the path runs.
     const fn is_plain_name(&self) -> bool {
         self.ways.is_empty()
     }
 
-    /// Whether another server would read the path so. Scripts see what follows a `;`.
+    /// Returns true if another server would read the path so. Scripts see what follows a `;`.
     pub(super) const fn is_of_servers(&self) -> bool {
         !self.drops_parameters() && !self.is_plain_name()
     }
@@ -78,7 +78,7 @@ impl<T: Trace> Walk<'_, T> {
         Ok(())
     }
 
-    /// Whether some reading of the path would decide about `route` otherwise than the one that the walk follows.
+    /// True if some reading of the path would decide about `route` otherwise than the one that the walk follows.
     ///
     /// A `;` counts for less: a path that has to lose its parameters to match is kept from rules that guard, and a path that
     /// matches because of them (`*.css`) from any.
@@ -106,14 +106,14 @@ impl<T: Trace> Walk<'_, T> {
 pub(crate) struct ScriptNames {
     /// How the names of scripts end.
     pub(crate) suffixes: Vec<String>,
-    /// What answers for a folder.
+    /// The handlers that respond for a folder.
     pub(crate) index: Vec<String>,
-    /// Whether there are pages.
+    /// True if there are pages.
     pub(crate) pages: bool,
 }
 
 impl ScriptNames {
-    /// What else `path`, decoded and without its first slash, may run.
+    /// Returns the other scripts that `path`, decoded and without its first slash, may run.
     fn plain_names(&self, path: &[u8]) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
@@ -132,7 +132,7 @@ impl ScriptNames {
     }
 }
 
-/// Whether `block` lets some requests pass and others not. Routes are nested to a bounded depth.
+/// Returns true if `block` lets some requests pass and others not. Routes are nested to a bounded depth.
 pub(crate) fn guards(block: &Block) -> bool {
     block.steps.iter().any(|step| match &step.kind {
         Kind::Access(_) | Kind::BasicAuth { .. } => true,

@@ -2,7 +2,7 @@ use super::{CgiHead, EndFinder, FIELDS_MAX, HEAD_BYTES_MAX, HeadError};
 use flatout_http::feed::assert_three_ways;
 use proptest::prelude::*;
 
-/// A head and the bytes it takes. The finder is asked anew for every length, as a driver would ask it.
+/// A head and the bytes it takes. The finder is asked again for every length, as a driver would ask it.
 fn decode(bytes: &[u8]) -> Option<Result<(CgiHead, usize), HeadError>> {
     let mut finder = EndFinder::default();
     let mut found = finder.find(&bytes[..bytes.len() / 2]).transpose();

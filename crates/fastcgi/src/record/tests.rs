@@ -28,7 +28,7 @@ fn feed(decoder: &mut Decoder, input: &[u8], output: &mut Vec<u8>) -> Result<(us
     Ok((used, decoder.is_done()))
 }
 
-/// What comes of `bytes`, however they are cut.
+/// The result of `bytes`, however they are divided.
 fn decode(bytes: &[u8]) -> (String, Result<bool, RecordError>) {
     assert_pieces_agree(bytes, Decoder::default, feed);
     let mut output = Vec::new();

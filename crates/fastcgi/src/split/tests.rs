@@ -61,7 +61,7 @@ fn rules(front_controller: bool) -> Rules {
     }
 }
 
-/// What an encoded path comes to: `script|PATH_INFO`, `slash`, or why it is passed on.
+/// The result for an encoded path: `script|PATH_INFO`, `slash`, or why it is passed on.
 fn tell(path: &str, rules: &Rules, root: &Root) -> String {
     let mut decoded = Vec::new();
     match decode_path(path.as_bytes(), &mut decoded) {

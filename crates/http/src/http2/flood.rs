@@ -127,7 +127,7 @@ pub struct Watch {
     continuations: Option<u32>,
     /// Changes of the dynamic table size in that section.
     resizes: ResizeCounter,
-    /// Whether the client's first frame has arrived.
+    /// True if the client's first frame has arrived.
     begun: bool,
 }
 

@@ -117,7 +117,7 @@ mod tests {
 
     const START: Windows = Windows { stream: 65_535, connection: 256 * 1024 };
 
-    /// What travels from the sender to us, or back.
+    /// A frame on its way from the sender to us, or back.
     enum Travels {
         Data(usize, u64),
         Ping,

@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::target::Target;
 
-/// What a parse gives, without borrows, so that parses of different buffers compare.
+/// The result of a parse, without borrows, so that parses of different buffers compare.
 fn outcome(bytes: &[u8]) -> Option<Result<(String, usize), Refusal>> {
     let mut storage = FieldStorage::new();
     match parse_request_head(bytes, &Limits::DEFAULT, &mut storage) {

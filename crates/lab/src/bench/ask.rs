@@ -41,9 +41,9 @@ impl Work {
 pub struct Speech {
     /// The HTTP version.
     pub version: HttpVersion,
-    /// Whether TLS sessions are resumed.
+    /// True if TLS sessions are resumed.
     pub resumes: bool,
-    /// Whether certificate verification is skipped.
+    /// True if certificate verification is skipped.
     pub insecure: bool,
     /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,
@@ -74,9 +74,9 @@ pub struct Ask {
     pub sources: Option<u32>,
     /// Share of responses whose digest is computed, 0 to 1.
     pub digest_share: f64,
-    /// Whether to measure the bare loop beside the run.
+    /// True to measure the bare loop beside the run.
     pub with_limit: bool,
-    /// Whether the run exceeds the server's capacity intentionally.
+    /// True if the run exceeds the server's capacity intentionally.
     pub overload: bool,
     /// The share of the plans to run here: index, from 0, and count; (0, 1) for all.
     pub share: (u32, u32),

@@ -245,7 +245,7 @@ mod tests {
         file.write_all([line(200), line(404), line(200), "half a li".to_owned()].concat().as_bytes()).unwrap();
         let counts = books.close(&opened, 3).unwrap();
         assert_eq!((counts.requests, counts.by_status), (3, vec![(200, 2), (404, 1)]));
-        // A log that begins anew is counted from there.
+        // A log that starts over is counted from there.
         fs::write(&path, line(200)).unwrap();
         assert_eq!(count_log(&path, 1_000).unwrap().requests, 1);
         fs::remove_file(&path).unwrap();

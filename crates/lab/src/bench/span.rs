@@ -52,7 +52,7 @@ pub(crate) struct SpanPlan {
     pub(crate) request_timeout_ns: u64,
     /// The cores of each client thread.
     pub(crate) placement: Placement,
-    /// Whether client threads may poll without taking cores from the server.
+    /// True if client threads may poll without taking cores from the server.
     pub(crate) may_stay_awake: bool,
     pub(crate) handle_interrupts: bool,
     /// The share of the plan to run here: index and count.

@@ -155,7 +155,7 @@ fn halves_add_up() {
     assert_eq!(stops(Stop::Count(1)), (Stop::Count(1), None));
     let after = |duration_ns| Stop::After { duration_ns };
     assert_eq!(stops(after(9)), (after(4), Some(after(5))));
-    // Rates that change, and times of a log, would begin anew in the second.
+    // Rates that change, and times of a log, would start over in the second.
     let open = |arrivals| Plan { kind: Loop::Open(arrivals), ..plan(after(9)) };
     let steps = |text| open(Arrivals::parse(text, None).unwrap());
     for whole in [steps("steps:5@1s,9@1s"), steps("steps:5..9@1s")] {
@@ -181,7 +181,7 @@ fn books_that_are_gone_at_a_later_level_cost_no_level() {
     let asked = asked(responder.address(), Stop::Count(20));
     let plan = asked.plans[0].clone();
     let mut bench = Bench::prepare(asked.clone(), Some(Books::Log(path.clone()))).unwrap();
-    // The bare loop keeps no books, so this level waits for them in vain.
+    // The bare loop keeps no books, so this level waits for them until the timeout.
     assert!(bench.step(&plan, false, &mut Unwatched).is_some());
     fs::remove_file(&path).unwrap();
     assert!(bench.step(&plan, false, &mut Unwatched).is_some() && !bench.is_over());

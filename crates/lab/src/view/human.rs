@@ -88,7 +88,7 @@ fn connections_of(report: &BenchReport, plan: &Plan) -> String {
     }
 }
 
-/// Whether a connection is for one request.
+/// Returns true if a connection is for one request.
 const fn closes(plan: &Plan) -> bool {
     matches!(plan.visit, Visit::Connection { calls: 1 }) && plan.burst == 1
 }
@@ -205,7 +205,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
     add_errors(page, step);
 }
 
-/// What a figure that does not hold is worth, to stand beside it.
+/// The note beside an invalid figure.
 fn bound(step: &StepReport, figure: Figure) -> &'static str {
     let soundness = step.soundness(figure);
     if soundness.is_sound() { "" } else { soundness.words() }

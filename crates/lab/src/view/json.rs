@@ -161,7 +161,7 @@ pub fn limits_value(report: &LimitsReport) -> Value {
     })
 }
 
-/// What was not measured is null, and not 0.
+/// A figure that was not measured is null, not 0.
 fn measure_value(measure: Measure, spread: &Spread) -> Value {
     let known = |value: f64| (!spread.readings().is_empty()).then_some(value);
     json!({

@@ -14,12 +14,12 @@ pub struct LiveLine {
     is_terminal: bool,
     style: Style,
     begun: Instant,
-    /// What the present span measures, and since when.
+    /// The measurement of the current span, and its start.
     phase: Option<(Phase, Instant)>,
     last: Option<Reading>,
 }
 
-/// What the last line was made from; a line tells of the time since.
+/// The reading behind the last line; the next line covers the time since.
 #[derive(Debug)]
 struct Reading {
     at: Instant,
@@ -92,7 +92,7 @@ impl Progress for LiveLine {
     }
 }
 
-/// What happened in the `span_s` seconds since the last reading, or since the phase began.
+/// The events of the `span_s` seconds since the last reading, or since the phase began.
 fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> String {
     let mut recent = live.latency.clone();
     let mut responses = live.responses;

@@ -35,7 +35,7 @@ pub struct Standing<'a> {
     pub lag: Option<&'a Histogram<u64>>,
 }
 
-/// What happened between two readings.
+/// The events between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) at_s: f64,
@@ -53,7 +53,7 @@ pub(crate) struct Reading {
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub(crate) title: String,
-    /// What is measured at the moment: a step's load, the machine's limit.
+    /// The current measurement: a step's load, or the machine's limit.
     pub(crate) part: String,
     /// Requests a second that are asked for, where that is known.
     pub(crate) offered_per_s: Option<f64>,
@@ -63,7 +63,7 @@ pub struct Watch {
     last: Option<Last>,
 }
 
-/// What the last reading was made from.
+/// The source of the last reading.
 #[derive(Clone, Debug)]
 struct Last {
     at_s: f64,
@@ -137,7 +137,7 @@ impl Watch {
     }
 }
 
-/// What a histogram that only grows has more than it had.
+/// The difference between two states of a histogram that only grows.
 fn since(now: &Histogram<u64>, before: Option<&Histogram<u64>>) -> Histogram<u64> {
     let mut grown = now.clone();
     if let Some(before) = before {

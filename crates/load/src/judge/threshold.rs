@@ -141,7 +141,7 @@ pub struct ThresholdOutcome {
     pub step: u16,
     /// Found value for users, in the requirement's unit: `17.3 ms`. `None` if there is none.
     pub found: Option<String>,
-    /// Whether it was met. Without a value it is not met.
+    /// True if it was met. Without a value it is not met.
     pub met: bool,
     /// Reasons why the result is uncertain: the figure is not valid and its bound does not decide.
     #[serde(default)]
@@ -159,7 +159,7 @@ pub struct Judged<'a> {
     pub never_begun: u64,
     /// Index of the step, from 0.
     pub step: u16,
-    /// Whether another requirement permits the failed requests; a mean then covers the others only.
+    /// True if another requirement permits the failed requests; a mean then covers the others only.
     pub failures_allowed: bool,
 }
 

@@ -138,7 +138,7 @@ pub struct Evidence {
     pub client_crowded_share: Option<f64>,
     /// The same for all server threads together, in cores.
     pub server_crowded_cores: Option<f64>,
-    /// Whether the server's CPU use is known only in part.
+    /// True if the server's CPU use is known only in part.
     pub server_cpu_is_short: bool,
     /// Cores used by the server.
     pub server_cores: Option<f64>,
@@ -178,11 +178,11 @@ pub struct Evidence {
     pub part_missing: Option<String>,
     /// Agents lost.
     pub agents_lost: u32,
-    /// Whether warm-up by steady state was requested but none was found.
+    /// True if warm-up by steady state was requested but none was found.
     pub no_steady_state: bool,
-    /// Whether the run was interrupted.
+    /// True if the run was interrupted.
     pub interrupted: bool,
-    /// Whether this run deliberately exceeds the knee (`--overload`): waiting and dropped arrivals are then expected.
+    /// True if this run deliberately exceeds the knee (`--overload`): waiting and dropped arrivals are then expected.
     pub overload: bool,
 }
 

@@ -7,7 +7,7 @@ pub struct Line {
     pub at_ns: u64,
     /// Client, a number below [`Lines::sessions`].
     pub session: u32,
-    /// Whether it is the client's last line: its connections are no longer needed.
+    /// True if it is the client's last line: its connections are no longer needed.
     pub is_last: bool,
 }
 

@@ -174,7 +174,7 @@ impl Series {
         self.tiles.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns true if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.tiles.is_empty()
     }

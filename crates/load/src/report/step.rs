@@ -145,7 +145,7 @@ pub struct WarmUpReport {
     pub elapsed_ns: u64,
     /// Requests that ended during it, excluded from figures.
     pub samples: u64,
-    /// Whether steady state was found; `None` if it was not requested.
+    /// True if steady state was found; `None` if it was not requested.
     pub steady: Option<bool>,
 }
 
@@ -215,7 +215,7 @@ pub struct AgentReport {
     pub busy_share: f64,
     /// Answers it received.
     pub responses: u64,
-    /// Whether it was lost.
+    /// True if it was lost.
     pub lost: bool,
 }
 
@@ -241,7 +241,7 @@ pub struct ServerReport {
     /// Source of the CPU time.
     #[serde(default)]
     pub cpu_clock: CpuClock,
-    /// Whether the CPU time is incomplete: children ended whose time was not collected.
+    /// True if the CPU time is incomplete: children ended whose time was not collected.
     #[serde(default)]
     pub cpu_is_short: bool,
     /// Mean number of its threads that were runnable but waited for a core.
@@ -347,9 +347,9 @@ pub struct StepFacts {
     pub agents_lost: u32,
     /// Reason why requested server counts are missing.
     pub counts_missing: Option<String>,
-    /// Whether the run was interrupted.
+    /// True if the run was interrupted.
     pub interrupted: bool,
-    /// Whether it deliberately exceeded the knee.
+    /// True if it deliberately exceeded the knee.
     pub overload: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Holding {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) holding: Holding,
-    /// Whether it has a reusable connection.
+    /// True if it has a reusable connection.
     pub(super) is_open: bool,
     /// Client of its connection, within this share of a replay.
     pub(super) client: Option<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Slot {
     pub(super) call: u32,
     /// Bursts of the visit still to begin.
     pub(super) calls_left: u32,
-    /// Whether the visit is measured: it was scheduled after measuring began.
+    /// True if the visit is measured: it was scheduled after measuring began.
     pub(super) is_measured: bool,
     /// The visit's random stream.
     pub(super) random: Random,

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 const MS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS;
 
-/// What becomes of a burst.
+/// The fate of a burst.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     /// Answered, after this long; whether the connection stays open.

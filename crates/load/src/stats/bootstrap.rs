@@ -1,6 +1,6 @@
 //! Block bootstrap: variation of a figure over blocks of runs.
 //!
-//! Blocks are drawn with replacement, as many as there are, and the figure is computed anew from those drawn. With few
+//! Blocks are drawn with replacement, as many as there are, and the figure is recomputed from those drawn. With few
 //! blocks the quantiles of the results make too narrow an interval: n blocks drawn from n vary less than the truth does,
 //! by √((n-1)/n), and a normal quantile stands where Student's should. Two ways mend that, and an end of the interval is
 //! the one further out of the two:

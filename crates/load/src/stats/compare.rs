@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Measure {
     /// Name in a sentence about B: `p99 response time`, `CPU per request`. Unused for rates.
     pub name: String,
-    /// Whether more is better.
+    /// True if more is better.
     pub kind: MeasureKind,
 }
 
@@ -54,7 +54,7 @@ pub enum Finding {
 /// Comparison by one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What was compared.
+    /// The compared quantity.
     pub measure: Measure,
     /// B's figure divided by A's.
     pub ratio: Interval,

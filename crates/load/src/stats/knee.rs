@@ -55,7 +55,7 @@ pub struct Trial {
     pub rate_per_s: f64,
     /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// Whether it decides, or only guides the search.
+    /// True if it decides, or only guides the search.
     pub is_long: bool,
 }
 
@@ -408,7 +408,7 @@ impl Search {
         step
     }
 
-    /// Whether two rates are as near as the precision asks, rounding aside.
+    /// Returns true if two rates are as near as the precision asks, rounding aside.
     fn is_close(&self, low: f64, high: f64) -> bool {
         high / low <= 1.0 + self.plan.precision * (1.0 + 1e-9)
     }

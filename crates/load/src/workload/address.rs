@@ -21,7 +21,7 @@ pub struct Address {
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether the scheme is https.
+    /// True if the scheme is https.
     pub secure: bool,
     /// Host as written, without the brackets of an IPv6 address.
     pub host: Box<str>,

@@ -56,7 +56,7 @@ pub struct LogRequest {
     pub entry: u32,
     /// Client, a number below [`Log::clients`].
     pub client: u32,
-    /// Whether the log has whole seconds only.
+    /// True if the log has whole seconds only.
     pub is_whole_second: bool,
 }
 

@@ -277,7 +277,7 @@ fn a_full_disk_is_told_once_and_counted() {
     assert!(words[0].starts_with("the access log /dev/full takes no lines (No space left"), "{words:?}");
 }
 
-/// Whether this process has the file open.
+/// Returns true if this process has the file open.
 fn is_open(path: &Path) -> bool {
     let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
     entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| link == path)
@@ -374,7 +374,7 @@ fn syslog_has_a_datagram_for_each_line() {
         assert!(head.starts_with("<30>") && head.len() == "<30>Nov  6 08:49:37".len(), "{text}");
         assert!(line.starts_with("192.0.2.1 - - [") && line.ends_with("refused sent 0"), "{text}");
     }
-    // The daemon is restarted: one line is lost at the most while it is away, and then they come again.
+    // The daemon is restarted: one line is lost at most while it is away, and then they come again.
     drop(daemon);
     fs::remove_file(&path).unwrap();
     stage(&mut log, b"lost");

@@ -63,10 +63,10 @@ pub struct ClientSettings {
     pub request_timeout_ns: u64,
     /// Computes the digest of every nth response body; 0 for none.
     pub digest_every: u32,
-    /// Whether the worker polls while a response is awaited, and shortly before a burst is due. A sleeping core takes
+    /// True if the worker polls while a response is awaited, and shortly before a burst is due. A sleeping core takes
     /// a hundred microseconds to wake, which would count as the server's time.
     pub stays_awake: bool,
-    /// Whether SIGINT ends the run: the first stops sending, the second aborts exchanges in progress.
+    /// True if SIGINT ends the run: the first stops sending, the second aborts exchanges in progress.
     pub handle_interrupts: bool,
 }
 

@@ -24,14 +24,14 @@ struct Script {
     calls: u32,
     /// How many times a slot may fail to connect before it is given up.
     pauses_left: u32,
-    /// What slots are free to begin, from when.
+    /// The slots that are free to begin, and since when.
     free: Vec<(u32, u64)>,
     slots: Vec<u32>,
     under_way: u32,
     begun: u32,
     /// Requests at the beginning that do not count.
     uncounted: u32,
-    /// Whether each connection is closed after its answer, and those that are to be.
+    /// True if each connection is closed after its response, and the ones to close.
     leaves: bool,
     leaving: Vec<u32>,
     ended: Vec<Ended>,

@@ -16,13 +16,13 @@ use std::sync::Arc;
 pub struct ClientTlsSettings {
     /// The name in its certificate: the host of the URL, a name or an address.
     pub server_name: String,
-    /// Whether certificate verification is skipped.
+    /// True if certificate verification is skipped.
     pub insecure: bool,
     /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// Whether sessions are resumed.
+    /// True if sessions are resumed.
     pub resumes: bool,
-    /// Whether ALPN offers HTTP/2 only.
+    /// True if ALPN offers HTTP/2 only.
     pub http2: bool,
 }
 

@@ -46,7 +46,7 @@ flatout_reason::reasons! {
     ClientCutContent, "origin_content_cut", 400, false, "The client did not send the whole of the request's content.";
 }
 
-/// Whether a request may be sent again after it failed.
+/// True if a request may be sent again after it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
     /// Always: nothing of it reached the origin, or the origin reported that it did not process it.
@@ -65,7 +65,7 @@ pub struct ExchangeFailure {
     pub failure: OriginFailure,
     /// The rule of HTTP that the origin broke, if any.
     pub refusal: Option<Refusal>,
-    /// Whether the request may be sent again. If its content was taken meanwhile, it cannot be: see
+    /// True if the request may be sent again. If its content was taken meanwhile, it cannot be: see
     /// [`OutgoingContent::is_taken`](super::OutgoingContent::is_taken).
     pub repeat: Repeat,
 }

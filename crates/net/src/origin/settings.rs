@@ -26,9 +26,9 @@ pub struct OriginSettings {
     pub head_bytes_max: usize,
     /// Upper bound of interim responses (1xx) to one request.
     pub interims_max: u32,
-    /// Whether HTTP/2 is used: with prior knowledge over http, and if negotiated by ALPN over https.
+    /// True if HTTP/2 is used: with prior knowledge over http, and if negotiated by ALPN over https.
     pub http2: bool,
-    /// Whether responses in unknown transfer codings are accepted unchanged; see `Limits::unknown_codings`.
+    /// True if responses in unknown transfer codings are accepted unchanged; see `Limits::unknown_codings`.
     pub unknown_codings: bool,
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// TLS settings towards origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTlsSettings {
-    /// Whether certificate verification is skipped. For tests.
+    /// True if certificate verification is skipped. For tests.
     pub insecure: bool,
     /// File of CA certificates in PEM; `None` for the system's.
     pub authorities: Option<PathBuf>,

@@ -56,7 +56,7 @@ struct Walk<'a> {
     place: &'a Root,
     /// The path beneath `place` so far; no part of it was a link.
     resolved: Vec<u8>,
-    /// What remains of the path.
+    /// The rest of the path.
     rest: Vec<u8>,
     links: u32,
 }

@@ -280,7 +280,7 @@ impl ServerConnection {
         self.use_input(worker, fd, &stash)
     }
 
-    /// What follows the data being sent: nothing if the last response is complete.
+    /// The action after the data being sent: none if the last response is complete.
     const fn then(&self) -> Then {
         if self.exchanges.closing().is_some() && !self.exchanges.is_under_way() { Then::Closed } else { Then::Open }
     }

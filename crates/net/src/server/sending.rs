@@ -40,7 +40,7 @@ pub(crate) enum Tail {
     Segments(VecDeque<Segment>),
 }
 
-/// What follows the current output.
+/// The action after the current output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Further responses may follow.

@@ -73,9 +73,9 @@ pub struct Settings {
     pub connections_max: usize,
     /// Connections accepted before open ones have their turn; at least 1.
     pub accept_batch: usize,
-    /// Whether TCP_QUICKACK is set on each accepted connection. It costs a system call.
+    /// True if TCP_QUICKACK is set on each accepted connection. It costs a system call.
     pub quickack: bool,
-    /// Whether uncached files are sent by sendfile; otherwise they are read and sent, so copied twice. Over TLS and
+    /// True if uncached files are sent by sendfile; otherwise they are read and sent, so copied twice. Over TLS and
     /// HTTP/2 they are always read.
     pub sendfile: bool,
 }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch::Sender;
 
-/// What the handler has seen, for the test to look at.
+/// The requests that the handler received, for the test to inspect.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Sources asked for a piece.
@@ -54,7 +54,7 @@ impl Seen {
     }
 }
 
-/// What a scripted source does next.
+/// The next action of a scripted source.
 #[derive(Clone)]
 pub(crate) enum Act {
     Give(Vec<u8>),
@@ -390,7 +390,7 @@ impl Running {
         stream
     }
 
-    /// What comes until the connection ends after `request`, to which `Connection: close` is added.
+    /// All bytes received after `request`, to which `Connection: close` is added, until the connection closes.
     pub(crate) fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         let request = request.replacen("\r\n", "\r\nHost: test\r\nConnection: close\r\n", 1);

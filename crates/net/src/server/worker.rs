@@ -182,7 +182,7 @@ impl<H: Handler> Worker<H> {
 pub enum Protocol {
     /// HTTP/1.1 without TLS.
     Plain {
-        /// Whether HTTP/2 with prior knowledge is accepted (RFC 9113 §3.3).
+        /// True if HTTP/2 with prior knowledge is accepted (RFC 9113 §3.3).
         http2: bool,
     },
     /// TLS, with the protocol that ALPN negotiates.

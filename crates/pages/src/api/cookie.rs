@@ -20,7 +20,7 @@ pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a cookie is sent with cross-site requests (RFC 6265bis §5.5).
+/// The SameSite attribute: when a cookie is sent with cross-site requests (RFC 6265bis §5.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SameSite {
     /// Never.

@@ -35,7 +35,7 @@ struct Site {
     folder: PathBuf,
 }
 
-/// What is asked.
+/// The request.
 #[derive(Default)]
 struct Ask<'a> {
     method: Option<&'a str>,
@@ -46,7 +46,7 @@ struct Ask<'a> {
     secure: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 struct Answered {
     status: u16,
@@ -183,7 +183,7 @@ impl Site {
         }
     }
 
-    /// What `expression` is, as a text.
+    /// The value of `expression`, as text.
     fn value(&self, expression: &str) -> String {
         self.value_of(&Ask::default(), expression)
     }
@@ -194,7 +194,7 @@ impl Site {
         answered.text
     }
 
-    /// What `code` fails with.
+    /// The error of `code`.
     fn error(&self, code: &str) -> String {
         let answered = self.run(&Ask::default(), code);
         answered.error.unwrap_or_else(|| panic!("no error: {code}"))

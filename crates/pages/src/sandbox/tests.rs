@@ -118,7 +118,7 @@ fn unhurried() -> Limits {
     Limits { cpu: Duration::from_secs(5), ..Limits::default() }
 }
 
-/// What a page writes that must not fail.
+/// The output of a page that must not fail.
 fn output(sandbox: &Sandbox, source: &str) -> String {
     let ended = run(sandbox, source);
     assert_eq!(ended.failure, None, "{source}");

@@ -76,7 +76,7 @@ enum State {
     LineComment,
     /// True after a `*`.
     BlockComment(bool),
-    /// Whether within brackets, and whether after a backslash.
+    /// True within brackets, and true after a backslash.
     Regex(bool, bool),
     Unclear(Unclear),
 }

@@ -399,7 +399,7 @@ fn a_diagnostic_points_at_the_insertion() {
     assert!(text.contains("as in: class=\"<?= … ?>\"") && text.contains("flatout help P0302"), "{text}");
 }
 
-/// What a browser's tokenizer makes of a text: the row of its states, and of its scripts'.
+/// A browser's tokenization of a text: its states, and those of its scripts.
 fn shape(text: &str) -> Vec<String> {
     let mut context = Context::new();
     let mut shape: Vec<String> = Vec::new();

@@ -67,7 +67,7 @@ const DROPPED: [&str; 15] = [
 struct Tally {
     parts: Cell<usize>,
     bytes: Cell<u64>,
-    /// Whether a page or part has `no-store`.
+    /// True if a page or part has `no-store`.
     no_store: Cell<bool>,
     missing: Cell<bool>,
     malformed: Cell<bool>,

@@ -7,7 +7,7 @@ use flatout_http::target::{Target, parse_target};
 /// URL of the page that contains a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
-    /// Whether the request used https.
+    /// True if the request used https.
     pub secure: bool,
     /// Host and port, as in Host.
     pub authority: &'a [u8],

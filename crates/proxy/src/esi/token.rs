@@ -45,7 +45,7 @@ pub enum Token<'a> {
         element: Element,
         /// Bytes between the name and the end.
         attributes: &'a [u8],
-        /// Whether it ends in `/>`.
+        /// True if it ends in `/>`.
         empty: bool,
     },
     /// `</esi:name>`.

@@ -30,7 +30,7 @@ pub(super) struct Pumping {
     pub(super) body: Option<NewBody>,
     /// Reason for not storing it.
     pub(super) unkept: Option<NoStore>,
-    /// Whether it is for the store, so that it continues without readers.
+    /// True if it is for the store, so that it continues without readers.
     pub(super) wanted: bool,
     pub(super) length: Option<u64>,
 }

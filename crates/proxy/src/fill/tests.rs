@@ -57,7 +57,7 @@ fn push(writer: &FillWriter, bytes: &[u8]) {
     writer.add(|content| content.push(bytes.into()));
 }
 
-/// What a reader gets next: bytes, `.` at the end, `!` when it is cut; `None` when it must wait.
+/// A reader's next piece: bytes, `.` at the end, `!` if it was cut; `None` if the reader must wait.
 fn next(reader: &mut impl Source, waker: &Waker) -> Option<String> {
     match reader.poll_piece(&mut Context::from_waker(waker)) {
         Poll::Ready(Piece::Segment(Segment::Bytes(bytes))) => Some(String::from_utf8_lossy(&bytes).into_owned()),

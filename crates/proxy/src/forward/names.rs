@@ -60,7 +60,7 @@ pub enum Kind {
 pub struct Name {
     /// Its class, with `_` read as `-`.
     pub kind: Kind,
-    /// Whether it contains `_`.
+    /// True if it contains `_`.
     pub underscored: bool,
 }
 

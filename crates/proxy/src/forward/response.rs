@@ -14,10 +14,10 @@ use flatout_http::limits::Limits;
 pub struct Return<'a> {
     /// Its HTTP version, for Via.
     pub version: Version,
-    /// Whether to retain Content-Length: it frames the content, or describes the content of another response (HEAD,
+    /// True to retain Content-Length: it frames the content, or describes the content of another response (HEAD,
     /// 304).
     pub keep_length: bool,
-    /// Whether to retain Upgrade: in a 101, or a 426 if upgrades are forwarded.
+    /// True to retain Upgrade: in a 101, or a 426 if upgrades are forwarded.
     pub keep_upgrade: bool,
     /// Date to add if it is missing (RFC 9110 §6.6.1).
     pub date: Option<&'a [u8; DATE_BYTES]>,

@@ -18,7 +18,7 @@ pub enum Progress {
 pub struct Attempt<'a> {
     /// The method.
     pub method: &'a str,
-    /// Whether any content was read from the client, so that it cannot be sent again.
+    /// True if any content was read from the client, so that it cannot be sent again.
     pub content_taken: bool,
     /// Its progress.
     pub progress: Progress,

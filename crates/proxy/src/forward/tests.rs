@@ -45,7 +45,7 @@ fn lines_of(
     Ok(String::from_utf8(out).unwrap())
 }
 
-/// What the origin gets of a GET with these lines from a client at 192.0.2.7, without Host.
+/// The fields that the origin receives of a GET with these lines from a client at 192.0.2.7, without Host.
 fn passed(settings: &Proxy, lines: &str) -> String {
     let text = format!("GET /a HTTP/1.1\r\nHost: site.example\r\n{lines}\r\n");
     let all = with_head(&text, |head| lines_of(head, settings, Strip::NOTHING, "", Some("192.0.2.7:4711"))).unwrap();

@@ -42,7 +42,7 @@ pub(super) struct Member {
     failures: AtomicU32,
     /// End of its pause; 0: none.
     paused_until_ms: AtomicU64,
-    /// Whether a trial request is in progress.
+    /// True if a trial request is in progress.
     trial: AtomicBool,
     /// Time of its recovery; 0: it was never unavailable.
     back_since_ms: AtomicU64,

@@ -107,7 +107,7 @@ fn failures_in_a_row_pause_and_one_trial_ends_the_pause() {
     for _ in 0..4 {
         assert_eq!(fail(&group, 0, 100), None);
     }
-    // One success, and the row begins anew; who goes away says nothing.
+    // One success, and the count starts over; who goes away says nothing.
     let mut tried = Tried::NONE;
     tried.add(1);
     assert_eq!(group.choose(100, 0, &tried).unwrap().finish(Ending::Answered, 100), None);
@@ -153,7 +153,7 @@ fn answers_that_break_off_are_failures() {
         assert_eq!(ticket.finish(Ending::Failed, 20), None);
     }
     assert_eq!(changes, [None, None, None, None, Some(Change::Paused)]);
-    // A trial ends the pause at its head; when it breaks off, the row begins anew.
+    // A trial ends the pause at its head; when it breaks off, the count starts over.
     let mut trial = group.choose(5_020, 0, &tried).unwrap();
     assert_eq!(trial.report(Ending::Answered, 5_020), Some(Change::TrialPassed));
     assert_eq!(trial.finish(Ending::Failed, 5_020), None);
@@ -191,7 +191,7 @@ fn when_all_are_paused_the_one_that_returns_first_is_asked() {
     assert_eq!(fail(&group, 0, 10), Some(Change::Paused));
     let ticket = choose(&group, 20).unwrap();
     assert!(ticket.index() == 1 && ticket.is_trial());
-    // It fails again: the other one is next, and nobody is told anew.
+    // It fails again: the other one is next, and nobody is notified again.
     assert_eq!(ticket.finish(Ending::Failed, 30), None);
     let ticket = choose(&group, 30).unwrap();
     assert_eq!(ticket.index(), 0);

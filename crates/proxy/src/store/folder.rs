@@ -79,7 +79,7 @@ impl fmt::Display for FileId {
 pub(crate) struct Check {
     pub(crate) file: Arc<BodyFile>,
     pub(crate) range: Range<u64>,
-    /// Whether the range is intact.
+    /// True if the range is intact.
     pub(crate) reply: oneshot::Sender<bool>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Folder {
     state: AtomicU8,
     problem: Mutex<String>,
     pub(crate) errors: AtomicU64,
-    /// Whether the file system is out of space.
+    /// True if the file system is out of space.
     is_full: AtomicBool,
     /// Number of writes that the file system refused.
     refusals: AtomicU64,

@@ -24,7 +24,7 @@ pub struct DiskLookup<M> {
     changes: u64,
     waiting: Vec<Receiver<Found<M>>>,
     found: Found<M>,
-    /// Whether every volume responded.
+    /// True if every volume responded.
     is_whole: bool,
     tries: u8,
 }

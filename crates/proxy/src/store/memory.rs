@@ -55,7 +55,7 @@ pub(crate) struct Memory<M> {
     pub(crate) budget: Arc<Budget>,
     /// Removed content that is still being read.
     pub(crate) released: Released,
-    /// Whether evicted objects may still be on a disk.
+    /// True if evicted objects may still be on a disk.
     pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,

@@ -86,7 +86,7 @@ pub struct VolumeStats {
     pub queued: u64,
     /// Files without an index entry that were removed at the start.
     pub orphans: u64,
-    /// Whether all keys of its index are loaded, so that lookups of unknown keys skip it.
+    /// True if all keys of its index are loaded, so that lookups of unknown keys skip it.
     pub is_loaded: bool,
 }
 

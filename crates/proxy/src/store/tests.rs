@@ -7,7 +7,6 @@ use flatout_net::budget::Share;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Metadata of a made-up cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +94,7 @@ pub(crate) fn put(store: &TestStore, locator: &str, variant: &str, content: &[u8
     object
 }
 
-/// What memory answers.
+/// The result of a lookup in memory.
 pub(crate) fn get(store: &TestStore, locator: &str, variant: &str) -> Option<Arc<Object<Note>>> {
     let key = key(store, locator);
     let bucket = store.find(key.hash(), key.as_bytes())?;
@@ -286,14 +285,14 @@ fn the_log_is_forgotten_and_nothing_purged_comes_back() {
 #[test]
 fn threads_share_the_store() {
     const KEYS: u64 = 64;
+    const OPERATIONS: usize = 50_000;
     let store = open(StoreSettings { hot_objects_max: 40, ..settings(60_000) });
-    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for seed in 1..=4_u64 {
-            let (store, is_over) = (&store, &is_over);
+            let store = &store;
             scope.spawn(move || {
                 let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..OPERATIONS {
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
@@ -318,8 +317,6 @@ fn threads_share_the_store() {
                 }
             });
         }
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        is_over.store(true, Ordering::Relaxed);
     });
     let listed = store.list(b"", usize::MAX);
     let stats = store.stats();
@@ -362,7 +359,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![3 => put, 1 => purge], 1..60)
 }
 
-/// What a naive cache remembers: each object with what has become of it.
+/// The contents of a naive cache: each object with its state.
 #[derive(Clone, Debug)]
 struct Known {
     tags: Vec<u8>,

@@ -96,7 +96,7 @@ impl Axis {
         axis
     }
 
-    /// What it shows, with its unit.
+    /// The quantity that it shows, with its unit.
     pub fn title(&self) -> &str {
         &self.title
     }

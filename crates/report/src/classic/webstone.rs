@@ -91,7 +91,7 @@ fn figures(moments: &Moments) -> [f64; 4] {
     ]
 }
 
-/// What `-v` adds: the same by page.
+/// The addition of `-v`: the same by page.
 fn add_pages(text: &mut String, report: &RunReport, step: &StepReport) {
     for (name, class) in report.class_names.iter().zip(&step.record.classes) {
         let [mean_ns, deviation_ns, min_ns, max_ns] = figures(&class.sums.service_ns);

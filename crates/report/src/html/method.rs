@@ -1,4 +1,4 @@
-//! What a reader needs to repeat the run, and what questions asked of it found.
+//! The information needed to repeat the run, and the findings of its questions.
 
 use super::{capital, date};
 use crate::{command, plan_words};
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// How deep a finding is shown; what is deeper stands in the JSON.
 const DEPTH_MAX: usize = 4;
 
-/// What the questions found: each a document of its own, shown as it is.
+/// The findings of the questions: each a separate document, shown as it is.
 pub(super) fn findings(reports: &[RunReport], names: &[String]) -> Markup {
     html! { @for (report, name) in reports.iter().zip(names) { @for (question, finding) in &report.findings {
         section {

@@ -23,7 +23,7 @@ fn duration(value_ns: Option<u64>) -> String {
     value_ns.map_or_else(|| "–".to_owned(), |ns| show::duration(ns as f64))
 }
 
-/// What each step brought.
+/// The results of each step.
 pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! {
@@ -159,7 +159,7 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
     } } }
 }
 
-/// What failed, by kind; and the statuses of what did not.
+/// Failures by kind, and the statuses of the other responses.
 pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     let met: Vec<FailureKind> = FailureKind::ALL
@@ -252,7 +252,7 @@ pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
     report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s))
 }
 
-/// What it took of client, server and kernel.
+/// The resources that the run used: client, server and kernel.
 pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
     let per_answer = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), show::duration);
     let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), show::count);
@@ -295,7 +295,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
     }
 }
 
-/// Who made the load, where it was several.
+/// The agents that generated the load, if there were several.
 pub(super) fn agents(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! { @if rows.iter().any(|(_, _, step)| !step.client.agents.is_empty()) {

@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) name: Vec<u8>,
     /// The name in lower case, the sort key.
     pub(super) key: Box<str>,
-    /// What it is.
+    /// The kind of entry.
     pub(super) kind: Kind,
     /// When it was last modified, in seconds since 1970.
     pub(super) modified_s: i64,

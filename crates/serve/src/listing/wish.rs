@@ -16,9 +16,9 @@ pub(crate) enum Format {
 /// A listing query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
-    /// What it is written as.
+    /// The output format.
     pub(crate) format: Format,
-    /// What it is ordered by.
+    /// The sort order.
     pub(crate) order: Order,
 }
 

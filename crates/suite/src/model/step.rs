@@ -32,15 +32,15 @@ pub struct Step {
     pub expected_seconds: Option<f64>,
     /// A variable made of a figure of an earlier step.
     pub takes: Vec<Take>,
-    /// Whether failed requests are expected, as past the knee: they are shown, but are not errors; nor are arrivals
+    /// True if failed requests are expected, as past the knee: they are shown, but are not errors; nor are arrivals
     /// that wait for a connection or find none.
     pub failures_expected: bool,
-    /// Whether the client's own limit is expected, as in measurements of a link: it does not invalidate a run.
+    /// True if the client's own limit is expected, as in measurements of a link: it does not invalidate a run.
     pub client_limit: bool,
     /// Arguments of a `flatout bench` that precedes every measurement and is no part of it, with names in braces; such as a
     /// pass over all files, after which caches are warm.
     pub first: Vec<Placed>,
-    /// Whether servers restart for every repetition, instead of once per step.
+    /// True if servers restart for every repetition, instead of once per step.
     pub fresh_servers: bool,
 }
 

@@ -42,7 +42,7 @@ fn rates_are_limited_by_address_and_known_after_a_reload() {
     tester.engine.swap(Arc::clone(&same));
     assert_eq!(tester.get("/a", &[]).status, 429);
     tester.engine.swap(reload(&same, &config(vec![site(&["*"], limited(3))])));
-    assert_eq!(tester.get("/a", &[]).status, 200, "another limit counts anew");
+    assert_eq!(tester.get("/a", &[]).status, 200, "another limit counts separately");
     tester.client = "192.0.2.99:1".parse().unwrap();
     assert_eq!(tester.get("/a", &[]).status, 200);
 }

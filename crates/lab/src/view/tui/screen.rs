@@ -35,7 +35,7 @@ pub struct LiveScreen {
     coloured: bool,
     /// When the present part began.
     begun: Instant,
-    /// Whether a clock decides when requests begin, so that they can be late.
+    /// True if a clock decides when requests begin, so that they can be late.
     is_open: bool,
 }
 

@@ -5,14 +5,14 @@ use super::date::{parse_common, parse_rfc3339};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// What a line says. Bytes are as the request had them, escapes undone.
+/// The content of a line. Bytes are as in the request, with escapes decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Who asked, `-` when the log does not tell.
+    /// The client, `-` if the log does not say.
     pub client: Cow<'a, [u8]>,
     /// When, in nanoseconds since 1970.
     pub unix_ns: i64,
-    /// Whether the form has no more than whole seconds.
+    /// True if the form has no more than whole seconds.
     pub is_whole_second: bool,
     /// The method; `None` when no request was understood.
     pub method: Option<Cow<'a, [u8]>>,
@@ -20,7 +20,7 @@ pub struct Line<'a> {
     pub target: Cow<'a, [u8]>,
     /// The Host field's value, where the form has it.
     pub host: Option<Cow<'a, str>>,
-    /// Whether the request came over TLS, where the form has that; else false.
+    /// True if the request came over TLS, where the form has that; else false.
     pub secure: bool,
     /// The status, where there is one; 0 for a request without an answer.
     pub status: Option<u16>,

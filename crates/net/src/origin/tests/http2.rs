@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
-/// What a server of HTTP/2 was asked for.
+/// The requests that an HTTP/2 server received.
 struct Asked {
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,

@@ -9,7 +9,7 @@ fn send(client: &OriginClient, origin: &OriginAddress) -> Option<KeptExchange> {
     client.send_kept(origin, &mut request("GET"))
 }
 
-/// What the exchange comes to, when status and content are taken of an answer that may be.
+/// The result of an exchange: status and content, if there is a response.
 async fn finish_kept(mut exchange: KeptExchange, takes: bool) -> KeptAnswer<(u16, Vec<u8>)> {
     poll_fn(|context| {
         exchange.poll(context, |_, _| {}, |answer| takes.then(|| (answer.head.status, answer.content.to_vec())))

@@ -118,7 +118,7 @@ fn bytes(bytes: &[u8]) -> OutgoingContent {
     OutgoingContent::Bytes(SharedBytes::from(bytes))
 }
 
-/// What came of an exchange, body and all.
+/// The result of an exchange, with its body.
 #[derive(Debug, PartialEq)]
 struct Answer {
     status: u16,

@@ -1,4 +1,4 @@
-//! What the access log says of answers that come bit by bit.
+//! Access log lines of streamed responses.
 
 use super::{Running, read_until, timeouts, wait_until};
 use crate::access::{Format, LogSettings, Target};

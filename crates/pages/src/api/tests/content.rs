@@ -1,4 +1,4 @@
-//! What was asked, and the content that came with it.
+//! The request and its content.
 
 use super::{Answered, Ask, Site};
 use crate::api::BodyLimits;
@@ -227,7 +227,7 @@ fn what_all_pages_hold_is_bounded() {
     assert_eq!(post(&site, FORM, b"a=1", "__r(request.form().a)").text, "1");
 }
 
-/// What a page has read of content is its own memory.
+/// Content that a page has read counts as the page's memory.
 #[test]
 fn what_was_read_counts() {
     let site = Site::with(|settings| settings.body.form_bytes_max = 64 << 20);

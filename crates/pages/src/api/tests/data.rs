@@ -1,4 +1,4 @@
-//! What is kept: the database, and values shared among workers.
+//! Persistent data: the database, and values shared among workers.
 
 use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
@@ -157,7 +157,7 @@ fn a_saturated_database_is_told_apart() {
     }
 }
 
-/// What pages keep is for the user that the server runs as.
+/// Only the user that the server runs as can read the data of pages.
 #[test]
 fn a_database_is_private() {
     use std::os::unix::fs::PermissionsExt as _;

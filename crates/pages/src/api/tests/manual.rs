@@ -128,7 +128,7 @@ fn every_example_runs_and_does_what_it_says() {
     assert!(count > 15, "{count}");
 }
 
-/// What the examples store of a large file is all of it.
+/// The examples store a large file whole.
 #[test]
 fn examples_store_large_files_whole() {
     let examples = examples();
@@ -150,7 +150,7 @@ fn examples_store_large_files_whole() {
     }
 }
 
-/// What a page can call is in the manual, by its name.
+/// Every function that a page can call is in the manual, by its name.
 #[test]
 fn every_function_is_in_the_manual() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! What a page answers, and who may keep it.
+//! Responses of pages, and who may cache them.
 
 use super::{Ask, Site};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What one page does, and what the next must not see of it; both run from the same chunks again and again.
+/// The action of one page, and the probe of the next, which must not see it; both run repeatedly from the same chunks.
 const POISONS: &[&str] = &[
     "poison = 1",
     "string = { find = 1 }",

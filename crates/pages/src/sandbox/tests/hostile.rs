@@ -4,7 +4,7 @@
 use super::*;
 use std::time::{Duration, Instant};
 
-/// What must come of a script.
+/// The expected result of a script.
 enum Expect {
     /// It ends well and writes this: what it tried did not work, or did no harm.
     Writes(&'static str),

@@ -1,4 +1,4 @@
-//! What stands in the place of Luau's own functions does what those do.
+//! Our replacements for Luau's functions behave like the originals.
 
 use super::*;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What a run is charged for, and when.
+//! The accounting of a run's time and memory.
 
 use super::*;
 use std::thread;
@@ -36,7 +36,7 @@ fn near_its_limit_a_page_is_collected_seldom() {
     let count = sandbox.inner.hub.meter.collections() - before;
     // 40 MB of garbage, and 2 MiB of it between two collections.
     assert!((1..=25).contains(&count), "{count}");
-    // What is no garbage ends it, an eighth later at the most.
+    // What is no garbage ends it, an eighth later at most.
     let source = "local kept = {} while true do kept[#kept + 1] = buffer.create(100000) __r('.') end";
     let ended = run_code(&sandbox, &sandbox.load("page", source).unwrap(), limits);
     assert_eq!(kind(&ended), Some(FailureKind::MemoryLimit));

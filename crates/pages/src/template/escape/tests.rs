@@ -1,4 +1,4 @@
-//! What an escaper writes is parsed back, and is the value again; and it never holds what could end its place.
+//! The output of an escaper parses back to the value, and never contains a delimiter of its context.
 
 use super::{
     REFUSED_URL, attribute, handler_json, handler_string, script_data, script_json, script_string, script_text, text,

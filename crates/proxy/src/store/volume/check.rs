@@ -203,7 +203,7 @@ mod tests {
         assert!(took > Duration::from_hours(19) && took < Duration::from_hours(21), "{took:?}");
         pace.end_round(now);
         assert_eq!(now + pace.wait(now, stored) - start, FIRST_DELAY + ROUND);
-        // Little is read at the least rate, and a machine that slept does not catch up twice.
+        // Little is read at least rate, and a machine that slept does not catch up twice.
         let late = now + ROUND * 3;
         assert_eq!(pace.wait(late, 0), Duration::ZERO);
         pace.add(RATE_MIN);
