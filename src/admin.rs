@@ -5,7 +5,7 @@ use clap::Args;
 use flatout_config::model::Admin;
 use flatout_config::{Disk, load_admin};
 use flatout_daemon::Failure;
-use flatout_daemon::admin::client::{Candidate, Reply, ask};
+use flatout_daemon::admin::client::{AdminReply, Candidate, ask};
 use flatout_daemon::admin::path::Places;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(crate) struct AdminArgs {
 
 impl AdminArgs {
     /// Asks the process that these flags, or the configuration, lead to.
-    pub(crate) fn ask(&self, method: &str, target: &str) -> Result<Reply, Failure> {
+    pub(crate) fn ask(&self, method: &str, target: &str) -> Result<AdminReply, Failure> {
         ask(&self.candidates()?, method, target)
     }
 

@@ -6,7 +6,7 @@
 use crate::bench::parse_duration;
 use clap::{Args, Subcommand};
 use flatout_lab::agent::controller::Controller;
-use flatout_lab::agent::member::{Brought, Work, serve};
+use flatout_lab::agent::member::{AgentWork, Brought, serve};
 use flatout_lab::agent::{merge, trust};
 use flatout_lab::cores::cores_allowed;
 use flatout_load::judge::Threshold;
@@ -148,7 +148,7 @@ impl Drop for BenchShare {
     }
 }
 
-impl Work for BenchShare {
+impl AgentWork for BenchShare {
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String> {
         let no_task = || "the task is none that this version knows".to_owned();
         let words: Option<Vec<String>> = task["arguments"]
@@ -272,11 +272,11 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let told = Arc::clone(&interrupts);
     watch_interrupts(move |count| told.store(count, Ordering::Relaxed)).map_err(|error| error.to_string())?;
     let (mut here, mut has_begun) = (0, false);
-    let results = controller.run(&interrupts, |muster| {
-        if std::mem::replace(&mut here, muster.here()) != here && muster.begins_ns().is_none() {
+    let results = controller.run(&interrupts, |coordinator| {
+        if std::mem::replace(&mut here, coordinator.here()) != here && coordinator.begins_ns().is_none() {
             eprintln!("flatout bench: {here} of {} agents are here", plan.agents);
         }
-        if !std::mem::replace(&mut has_begun, muster.begins_ns().is_some()) && has_begun {
+        if !std::mem::replace(&mut has_begun, coordinator.begins_ns().is_some()) && has_begun {
             eprintln!("flatout bench: all agents begin");
         }
     });
@@ -295,7 +295,7 @@ fn complain(text: &str, code: u8) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::{BenchShare, to_bytes, to_text};
-    use flatout_lab::agent::member::Work;
+    use flatout_lab::agent::member::AgentWork;
     use serde_json::json;
     use std::fs;
 

@@ -10,13 +10,13 @@ pub(crate) use plan::parse_duration;
 
 use crate::agent::{self, AgentsPlan};
 use clap::Parser;
-use flatout_lab::bench::{BenchError, BenchReport, Progress, question, run as run_bench};
+use flatout_lab::bench::{BenchError, BenchReport, ProgressReceiver, question, run as run_bench};
 use flatout_lab::view::{human, json};
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
 use flatout_report::style::Style;
 use flatout_report::{command, output, text};
-use plan::{Question, Run};
+use plan::{BenchGoal, Run};
 use show::Outputs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,7 +38,7 @@ const INVALID: u8 = 5;
 /// A command line of this verb alone.
 #[derive(Debug, Parser)]
 #[command(name = "bench", no_binary_name = false)]
-struct Line {
+struct BenchCommandLine {
     #[command(flatten)]
     args: BenchArgs,
 }
@@ -46,7 +46,7 @@ struct Line {
 /// Says what is wrong with the command line `words`, of which the first is `bench`. Nothing is looked up or read. With `is_known`,
 /// its numbers are those of the run.
 pub(crate) fn check(words: &[String], is_known: bool) -> Result<(), String> {
-    let line = Line::try_parse_from(words).map_err(|error| {
+    let line = BenchCommandLine::try_parse_from(words).map_err(|error| {
         let text = error.render().to_string();
         text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
     })?;
@@ -82,13 +82,13 @@ pub(crate) fn run(args: BenchArgs) -> ExitCode {
     }
 }
 
-fn answer(run: Run, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
-    let Run { ask, books, question, thresholds } = run;
+fn answer(run: Run, progress: &mut dyn ProgressReceiver) -> Result<BenchReport, BenchError> {
+    let Run { ask, counter_source, question, thresholds } = run;
     let mut report = match question {
-        Question::Levels => run_bench(ask, books, progress),
-        Question::Knee(requirement, plan) => question::find_knee(ask, books, &requirement, plan, progress),
-        Question::Overload(plan) => question::overload(ask, books, &plan, progress),
-        Question::Versus(other) => question::versus(ask, *other, progress),
+        BenchGoal::Levels => run_bench(ask, counter_source, progress),
+        BenchGoal::Knee(requirement, plan) => question::find_knee(ask, counter_source, &requirement, plan, progress),
+        BenchGoal::Overload(plan) => question::overload(ask, counter_source, &plan, progress),
+        BenchGoal::Versus(other) => question::versus(ask, *other, progress),
     }?;
     let words: Vec<String> = std::env::args().collect();
     report.run.command = command::kept(&words);

@@ -6,7 +6,7 @@ use flatout_config::model::{
     StepKind, Timeouts,
 };
 use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
-use flatout_daemon::{Failure, Options, Source};
+use flatout_daemon::{ConfigSource, Failure, Options};
 use flatout_units::quantity::{MILLISECOND, parse_duration};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -134,7 +134,7 @@ impl ServerArgs {
                 ExitCode::SUCCESS
             }
             Ok(config) => {
-                let source = Source::Flags(Box::new(config));
+                let source = ConfigSource::Flags(Box::new(config));
                 flatout_daemon::run(Options { source, style: Style::Plain, needs_admin })
             }
             Err(failure) => failure.report(),

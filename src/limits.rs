@@ -3,7 +3,7 @@
 use crate::bench::parse_duration;
 use clap::Args;
 use flatout_lab::cores::Placement;
-use flatout_lab::limits::responder::{MEMORY_BYTES_MAX, Reply, Responder, ResponderPlan};
+use flatout_lab::limits::responder::{MEMORY_BYTES_MAX, Responder, ResponderPlan, ResponderReply};
 use flatout_lab::limits::{LimitsPlan, PROBE_MIN, run as run_limits};
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::{human, json};
@@ -120,9 +120,9 @@ fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
 /// The bare loop until SIGTERM, whose default action is all the shutdown it needs.
 fn respond(address: SocketAddr, args: LimitsArgs) -> ExitCode {
     let reply = match args.sendfile {
-        Some(path) => Reply::File(path),
-        None if args.zerocopy => Reply::MemoryLent { body_bytes: args.size },
-        None => Reply::Memory { body_bytes: args.size },
+        Some(path) => ResponderReply::File(path),
+        None if args.zerocopy => ResponderReply::MemoryLent { body_bytes: args.size },
+        None => ResponderReply::Memory { body_bytes: args.size },
     };
     let placements = vec![Placement::Anywhere; usize::from(args.threads)];
     let mut responder = match Responder::start(&ResponderPlan { address, placements, reply, closes: args.close }) {

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use flatout_config::{Diagnostic, Diagnostics};
 use flatout_daemon::Failure;
 use flatout_pages::check::check;
-use flatout_pages::template::{Folder, is_part};
+use flatout_pages::template::{TemplateFolder, is_part};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &PagesArgs) -> ExitCode {
 }
 
 /// Pages to check: the folder that they are in, and their names there.
-struct Group {
+struct PageSet {
     folder: PathBuf,
     names: Vec<String>,
 }
@@ -100,7 +100,7 @@ fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
     let (mut pages, mut scripts) = (0, 0);
     for path in paths {
         let group = group(path)?;
-        let folder = Folder::open(&group.folder).map_err(|error| cannot_read(&group.folder, &error))?;
+        let folder = TemplateFolder::open(&group.folder).map_err(|error| cannot_read(&group.folder, &error))?;
         for name in &group.names {
             if is_script(name) {
                 scripts += 1;
@@ -157,7 +157,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// The pages that an argument names.
-fn group(path: &Path) -> Result<Group, Failure> {
+fn group(path: &Path) -> Result<PageSet, Failure> {
     if fs::metadata(path).map_err(|error| cannot_read(path, &error))?.is_dir() {
         let mut names = Vec::new();
         list(path, "", 0, &mut names)?;
@@ -165,7 +165,7 @@ fn group(path: &Path) -> Result<Group, Failure> {
             return Err(Failure::usage(format!("no page (*.lhtml, *.luau) is in {}", path.display())));
         }
         names.sort_unstable();
-        return Ok(Group { folder: path.to_owned(), names });
+        return Ok(PageSet { folder: path.to_owned(), names });
     }
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     let folder = if is_below { PathBuf::from(".") } else { path.parent().unwrap_or(Path::new("")).to_owned() };
@@ -178,7 +178,7 @@ fn group(path: &Path) -> Result<Group, Failure> {
         .to_str()
         .filter(|name| is_page(name))
         .ok_or_else(|| Failure::usage(format!("{} is no page: pages are *.lhtml, scripts *.luau", path.display())))?;
-    Ok(Group { folder, names: vec![name.to_owned()] })
+    Ok(PageSet { folder, names: vec![name.to_owned()] })
 }
 
 /// The pages of a folder and below. What begins with a dot is not served; what begins with `_` is only included.
@@ -242,11 +242,11 @@ fn print(text: &str) {
 mod tests {
     use super::STARTER;
     use flatout_pages::check::check;
-    use flatout_pages::template::Memory;
+    use flatout_pages::template::MemoryFiles;
 
     #[test]
     fn the_starter_is_right() {
-        let files = STARTER.iter().fold(Memory::new(), |files, (name, text)| files.file(*name, *text));
+        let files = STARTER.iter().fold(MemoryFiles::new(), |files, (name, text)| files.file(*name, *text));
         check("site/index.lhtml", &files).unwrap();
     }
 }

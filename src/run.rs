@@ -2,7 +2,7 @@
 
 use crate::config::{Color, find};
 use clap::Args;
-use flatout_daemon::{Failure, Options, Source};
+use flatout_daemon::{ConfigSource, Failure, Options};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     match find(arguments.config.as_deref()) {
         Ok(path) => {
             let style = arguments.color.style();
-            flatout_daemon::run(Options { source: Source::File(path), style, needs_admin: true })
+            flatout_daemon::run(Options { source: ConfigSource::File(path), style, needs_admin: true })
         }
         Err(message) => Failure::usage(message).report(),
     }

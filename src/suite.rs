@@ -10,8 +10,8 @@ use flatout_report::output::{self, Output, print};
 use flatout_report::style::{Style, shown};
 use flatout_suite::arguments::command_lines;
 use flatout_suite::document::{Given, Verdict};
-use flatout_suite::run::progress::Told;
-use flatout_suite::run::{self, Options, Progress, Stop};
+use flatout_suite::run::progress::SuiteProgress;
+use flatout_suite::run::{self, Options, StopRequest, SuiteReporter};
 use flatout_suite::why::Reason;
 use flatout_suite::{Suite, SuiteReport, bundle, combine, keeper, server};
 use flatout_units::show;
@@ -341,7 +341,7 @@ fn own_program() -> Result<PathBuf, String> {
 }
 
 /// The wish to end, for the threads that watch for signals.
-static STOP: Stop = Stop::new();
+static STOP: StopRequest = StopRequest::new();
 
 /// True if everything is stopped, so that the process may end.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
@@ -503,8 +503,8 @@ impl Shown {
     }
 }
 
-impl Progress for Shown {
-    fn tell(&mut self, told: &Told<'_>) {
+impl SuiteReporter for Shown {
+    fn tell(&mut self, told: &SuiteProgress<'_>) {
         if self.is_terminal {
             let left = lasting(told.left_s);
             self.line.show(&format!("{}/{}  {left} left  {}", told.done, told.all, told.what));

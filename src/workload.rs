@@ -7,7 +7,7 @@ use flatout_load::workload::fileset::Fileset;
 use flatout_load::workload::log::parse_line;
 use flatout_load::workload::mine::mine;
 use flatout_load::workload::web96::LAMBDA_DEFAULT;
-use flatout_load::workload::{Faults, Log, Replay, Workload, filelist, urls};
+use flatout_load::workload::{AccessLog, Faults, Replay, Workload, filelist, urls};
 use flatout_report::output::{self, Output, print};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -135,14 +135,14 @@ struct CheckArgs {
     file: PathBuf,
     /// Kind of file [default: a log if the first line is a log line, else a filelist]
     #[arg(long = "as", value_name = "KIND")]
-    kind: Option<Kind>,
+    kind: Option<WorkloadFormat>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum WorkloadFormat {
     /// WebStone filelist: URLs with weights and sizes
     Filelist,
     /// List of URLs to request in turn
@@ -274,7 +274,7 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn summary(log: &Log, mined: &flatout_load::workload::mine::Mined) -> String {
+fn summary(log: &AccessLog, mined: &flatout_load::workload::mine::Mined) -> String {
     let mut text = format!(
         "{} lines: {} for {}",
         log.lines,
@@ -292,7 +292,7 @@ fn summary(log: &Log, mined: &flatout_load::workload::mine::Mined) -> String {
 }
 
 /// Lines passed over, by reason.
-fn skipped(log: &Log) -> String {
+fn skipped(log: &AccessLog) -> String {
     log.skips().map(|(skip, lines)| format!("\n  {lines} passed over: {}", skip.text())).collect()
 }
 
@@ -305,7 +305,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
         }
         None => guess(path).map_err(|error| unreadable(&error))?,
     };
-    if kind == Kind::Log {
+    if kind == WorkloadFormat::Log {
         let log = read_log(path).map_err(|error| unreadable(&error))?;
         let replay = Replay::of(&log, 1.0);
         let faults = if log.faults.is_empty() { replay.as_ref().err().cloned() } else { Some(log.faults.clone()) };
@@ -313,7 +313,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
     }
     let text = read_list(path).map_err(|error| unreadable(&error))?;
     let (name, parsed) = match kind {
-        Kind::Urls => ("urls", urls::parse(&text)),
+        WorkloadFormat::Urls => ("urls", urls::parse(&text)),
         _ => ("filelist", filelist::parse(&text)),
     };
     match parsed {
@@ -323,7 +323,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
 }
 
 /// Returns the kind of a file, by its first line that is neither blank nor a comment.
-fn guess(path: &Path) -> Result<Kind, ReadError> {
+fn guess(path: &Path) -> Result<WorkloadFormat, ReadError> {
     use std::io::Read as _;
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut beginning = Vec::new();
@@ -332,7 +332,7 @@ fn guess(path: &Path) -> Result<Kind, ReadError> {
     let is_telling = |line: &&[u8]| !line.trim_ascii().is_empty() && !line.starts_with(b"#");
     let first = beginning.split(|&byte| byte == b'\n').find(is_telling).unwrap_or_default();
     let is_log = first.starts_with(b"{") || parse_line(first).is_ok();
-    Ok(if is_log { Kind::Log } else { Kind::Filelist })
+    Ok(if is_log { WorkloadFormat::Log } else { WorkloadFormat::Filelist })
 }
 
 /// Shows the result, and complains of what is malformed.
@@ -401,7 +401,7 @@ fn list_text(workload: &Workload) -> String {
     text
 }
 
-fn log_value(log: &Log) -> Value {
+fn log_value(log: &AccessLog) -> Value {
     let skipped: serde_json::Map<_, _> =
         log.skips().map(|(skip, lines)| (skip.name().to_owned(), json!(lines))).collect();
     json!({
@@ -410,7 +410,7 @@ fn log_value(log: &Log) -> Value {
     })
 }
 
-fn log_text(log: &Log, replay: Option<&Replay>) -> String {
+fn log_text(log: &AccessLog, replay: Option<&Replay>) -> String {
     let mut text = format!(
         "{} lines; {} for {} by {}\n",
         log.lines,

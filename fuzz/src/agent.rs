@@ -1,9 +1,9 @@
 //! What agents and controllers say to each other.
 
 use flatout_http::feed::assert_three_ways;
+use flatout_lab::agent::coordinator::{AgentLoss, Coordinator, CoordinatorAction};
 use flatout_lab::agent::frame::{FrameLimits, HEAD_BYTES, Inbox, decode, encode};
 use flatout_lab::agent::message::{Message, PROTOCOL};
-use flatout_lab::agent::muster::{AgentLoss, Muster, Order};
 
 /// Messages, a record, one after the other, and what is too long.
 pub(crate) const FRAME_SEEDS: &[&[u8]] = &[
@@ -14,7 +14,7 @@ pub(crate) const FRAME_SEEDS: &[&[u8]] = &[
 ];
 
 /// What happens to a muster, one byte each.
-pub(crate) const MUSTER_SEEDS: &[&[u8]] = &[
+pub(crate) const COORDINATOR_SEEDS: &[&[u8]] = &[
     &[0, 8, 16, 16, 16, 16, 16, 16, 16, 16, 24, 32, 40],
     &[0, 0, 8, 9, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 24, 25, 33, 41, 49],
     &[0, 8, 57, 0, 0, 8, 56, 48, 40, 32, 24, 16],
@@ -55,8 +55,8 @@ pub(crate) fn check_frames(bytes: &[u8]) {
 
 /// Whatever agents send in whatever order, nothing panics, orders are for those who are there, and the end is reached
 /// when all are gone.
-pub(crate) fn check_muster(bytes: &[u8]) {
-    let mut muster = Muster::new(2, "1", serde_json::Value::Null);
+pub(crate) fn check_coordinator(bytes: &[u8]) {
+    let mut coordinator = Coordinator::new(2, "1", serde_json::Value::Null);
     let (mut agents, mut now_ns, mut nonces) = (0_usize, 0_u64, [0_u64; 8]);
     for byte in bytes.iter().take(500) {
         now_ns += u64::from(*byte) * 10_000_000;
@@ -65,7 +65,7 @@ pub(crate) fn check_muster(bytes: &[u8]) {
             0 => {
                 if agents < 8 {
                     agents += 1;
-                    muster.handle_connected(now_ns);
+                    coordinator.handle_connected(now_ns);
                 }
                 Vec::new()
             }
@@ -76,30 +76,34 @@ pub(crate) fn check_muster(bytes: &[u8]) {
                     name: "a".to_owned(),
                     cores: 1,
                 };
-                muster.handle_message(who, now_ns, hello)
+                coordinator.handle_message(who, now_ns, hello)
             }
-            2 => muster.handle_message(who, now_ns, Message::Pong { nonce: nonces[who], at_ns: now_ns ^ 0xffff }),
-            3 => muster.handle_message(who, now_ns, Message::Ready {}),
-            4 => muster.handle_message(who, now_ns, Message::Done { begun_ns: now_ns, facts: serde_json::Value::Null }),
-            5 => muster.handle_record(who, now_ns, vec![*byte]),
-            6 => muster.handle_time(now_ns),
-            _ => muster.handle_lost(who, AgentLoss::Closed, ""),
+            2 => coordinator.handle_message(who, now_ns, Message::Pong { nonce: nonces[who], at_ns: now_ns ^ 0xffff }),
+            3 => coordinator.handle_message(who, now_ns, Message::Ready {}),
+            4 => coordinator.handle_message(
+                who,
+                now_ns,
+                Message::Done { begun_ns: now_ns, facts: serde_json::Value::Null },
+            ),
+            5 => coordinator.handle_record(who, now_ns, vec![*byte]),
+            6 => coordinator.handle_time(now_ns),
+            _ => coordinator.handle_lost(who, AgentLoss::Closed, ""),
         };
         for order in &orders {
-            let (Order::Say(to, _) | Order::Trust(to) | Order::Dismiss(to)) = order;
+            let (CoordinatorAction::Say(to, _) | CoordinatorAction::Trust(to) | CoordinatorAction::Dismiss(to)) = order;
             assert!(*to < agents, "an order for nobody");
-            if let Order::Say(to, Message::Ping { nonce }) = order {
+            if let CoordinatorAction::Say(to, Message::Ping { nonce }) = order {
                 nonces[*to] = *nonce;
             }
         }
-        assert!(muster.here() <= 8);
+        assert!(coordinator.here() <= 8);
     }
-    let had_work = muster.is_over();
+    let had_work = coordinator.is_over();
     for who in 0..agents {
-        muster.handle_lost(who, AgentLoss::Closed, "");
+        coordinator.handle_lost(who, AgentLoss::Closed, "");
     }
-    assert!(muster.is_over() || !had_work, "it was over and is not any more");
-    for result in muster.into_results() {
+    assert!(coordinator.is_over() || !had_work, "it was over and is not any more");
+    for result in coordinator.into_results() {
         assert!(result.index < 2 && (result.lost.is_some() || result.record.len() == 1));
     }
 }

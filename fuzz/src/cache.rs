@@ -2,8 +2,8 @@
 
 use flatout_cache::age::parse_age;
 use flatout_cache::codec::{decode, encode};
-use flatout_cache::condition::{Answer, decide_conditions};
-use flatout_cache::decision::{Failure, Intake, Verdict, decide_failure, decide_request, decide_stored};
+use flatout_cache::condition::{SelectedForm, decide_conditions};
+use flatout_cache::decision::{Intake, OriginFailureKind, Verdict, decide_failure, decide_request, decide_stored};
 use flatout_cache::directive::{SECONDS_MAX, Seconds, parse_request_directives};
 use flatout_cache::explain::Explanation;
 use flatout_cache::invalidate::decide_invalidation;
@@ -145,8 +145,8 @@ fn check_reuse(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s
         Verdict::Serve { age_s, .. } => {
             assert!(fresh && !no_cache && *age_s == stored.current_age_s(now_s));
             let answer = decide_conditions(request, stored, Some(5), now_s);
-            assert!(answer != Answer::NotHeld || stored.extent != Extent::Whole);
-            if let (Answer::Part(part), Extent::Part { first, last, .. }) = (answer, stored.extent) {
+            assert!(answer != SelectedForm::NotHeld || stored.extent != Extent::Whole);
+            if let (SelectedForm::Part(part), Extent::Part { first, last, .. }) = (answer, stored.extent) {
                 assert!(first <= part.first && part.last <= last);
             }
         }
@@ -157,7 +157,10 @@ fn check_reuse(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules, now_s
         assert!(matches!(verdict, Verdict::Serve { .. }));
     }
     if no_cache {
-        assert!(matches!(decide_failure(request, stored, Failure::Unreachable, rules, now_s), Verdict::Forward { .. }));
+        assert!(matches!(
+            decide_failure(request, stored, OriginFailureKind::Unreachable, rules, now_s),
+            Verdict::Forward { .. }
+        ));
     }
 }
 

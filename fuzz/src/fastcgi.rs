@@ -2,7 +2,7 @@
 
 use flatout_fastcgi::head::{CgiHead, EndFinder, HeadError};
 use flatout_fastcgi::params::decode_pair;
-use flatout_fastcgi::record::{Decoder, Event};
+use flatout_fastcgi::record::{Decoder, RecordEvent};
 use flatout_http::feed::{assert_pieces_agree, assert_three_ways};
 
 /// Answers: well, with errors beside them, and cut.
@@ -29,8 +29,8 @@ pub(crate) fn check_records(bytes: &[u8]) {
             let (count, event) = decoder.decode(&input[used..])?;
             used += count;
             match event {
-                Some(Event::Stdout(part)) => output.extend_from_slice(part),
-                Some(Event::Stderr(part)) => output.extend(part.iter().map(|byte| byte ^ 0x80)),
+                Some(RecordEvent::Stdout(part)) => output.extend_from_slice(part),
+                Some(RecordEvent::Stderr(part)) => output.extend(part.iter().map(|byte| byte ^ 0x80)),
                 Some(other) => output.extend_from_slice(format!("{other:?}").as_bytes()),
                 None => {}
             }

@@ -15,16 +15,16 @@ mod proxy;
 
 use flatout_http::body::BodyDecoder;
 use flatout_http::chunked::ChunkedDecoder;
-use flatout_http::connection::{Connection, State, TRANSITIONS};
+use flatout_http::connection::{Connection, ConnectionState, TRANSITIONS};
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::digest::{DigestAlgorithm, choose_digest};
 use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::etag::list_matches;
-use flatout_http::feed::{Outcome, assert_pieces_agree, assert_three_ways};
+use flatout_http::feed::{DecodeResult, assert_pieces_agree, assert_three_ways};
 use flatout_http::framing::Framing;
 use flatout_http::head::FieldStorage;
 use flatout_http::host::check_host;
-use flatout_http::http2::flood::Watch;
+use flatout_http::http2::flood::FloodGuard;
 use flatout_http::limits::Limits;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_http::range::{RangeDecision, decide_range};
@@ -90,7 +90,12 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "multipart", seeds: content::MULTIPART_SEEDS, check: content::check_multipart, must_fail: false },
     Fuzzer { name: "content_fields", seeds: content::FIELD_SEEDS, check: content::check_fields, must_fail: false },
     Fuzzer { name: "agent_frames", seeds: agent::FRAME_SEEDS, check: agent::check_frames, must_fail: false },
-    Fuzzer { name: "agent_muster", seeds: agent::MUSTER_SEEDS, check: agent::check_muster, must_fail: false },
+    Fuzzer {
+        name: "agent_coordinator",
+        seeds: agent::COORDINATOR_SEEDS,
+        check: agent::check_coordinator,
+        must_fail: false,
+    },
     Fuzzer { name: "lists", seeds: load::LIST_SEEDS, check: load::check_lists, must_fail: false },
     Fuzzer { name: "histograms", seeds: load::HISTOGRAM_SEEDS, check: load::check_histograms, must_fail: false },
     Fuzzer { name: "histogram_logs", seeds: load::HLOG_SEEDS, check: load::check_histogram_logs, must_fail: false },
@@ -150,20 +155,20 @@ fn check_http2_watch(bytes: &[u8]) {
     // Again and again, until budgets end.
     let many = bytes.repeat(300.min(1 + 60_000 / bytes.len().max(1)));
     let received = |size: usize| {
-        let mut watch = Watch::new();
+        let mut watch = FloodGuard::new();
         let found = many.chunks(size).try_for_each(|piece| watch.handle_received(0, piece));
         (found, found.is_ok() && watch.is_within_fields())
     };
     let whole = received(usize::MAX);
     assert!([1, 2, 7, 1000].into_iter().all(|size| received(size) == whole));
     let sent = |size: usize| {
-        let mut watch = Watch::new();
+        let mut watch = FloodGuard::new();
         many.chunks(size).try_for_each(|piece| watch.handle_sent(0, piece))
     };
     assert_eq!(sent(usize::MAX), sent(3));
 }
 
-fn decode_request(bytes: &[u8]) -> Outcome<String, Refusal> {
+fn decode_request(bytes: &[u8]) -> DecodeResult<String, Refusal> {
     let mut storage = FieldStorage::new();
     match parse_request_head(bytes, &LIMITS, &mut storage) {
         Ok(None) => None,
@@ -309,7 +314,7 @@ fn check_connection(bytes: &[u8]) {
             connection.advance(event);
         }
         let known = TRANSITIONS.iter().any(|(from, _, _)| *from == connection.state());
-        assert!(known || connection.state() == State::Closed);
+        assert!(known || connection.state() == ConnectionState::Closed);
     }
 }
 

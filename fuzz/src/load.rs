@@ -4,7 +4,7 @@ use flatout_load::record::{Hdr, hlog};
 use flatout_load::report::RunReport;
 use flatout_load::workload::log::{LogReader, parse_line};
 use flatout_load::workload::mine::mine;
-use flatout_load::workload::{Log, Replay, filelist, urls};
+use flatout_load::workload::{AccessLog, Replay, filelist, urls};
 
 /// Lists of files and of URLs.
 pub(crate) const LIST_SEEDS: &[&[u8]] = &[
@@ -54,9 +54,9 @@ pub(crate) fn check_histograms(bytes: &[u8]) {
 /// A log is refused with the number of a line, or is the same after it was written and read again.
 pub(crate) fn check_histogram_logs(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    match hlog::Log::parse(&text) {
+    match hlog::HistogramLog::parse(&text) {
         Ok(log) => {
-            let again = hlog::Log::parse(&log.encode());
+            let again = hlog::HistogramLog::parse(&log.encode());
             assert_eq!(again.map(|again| again.rows.len()).ok(), Some(log.rows.len()));
         }
         Err(error) => assert!((1..=text.lines().count()).contains(&error.line)),
@@ -112,7 +112,7 @@ pub(crate) fn check_lists(bytes: &[u8]) {
 
 /// A log is the same in whatever pieces it comes; each of its lines is kept, passed over or named.
 pub(crate) fn check_logs(bytes: &[u8]) {
-    let whole = Log::read(bytes);
+    let whole = AccessLog::read(bytes);
     for size in [1, 3, 16] {
         let mut reader = LogReader::default();
         for piece in bytes.chunks(size) {

@@ -1,6 +1,6 @@
 //! The compiler of active pages, and its escapers.
 
-use flatout_pages::template::{Escape, Memory, Template, compile, escape};
+use flatout_pages::template::{CompiledPage, Escape, MemoryFiles, compile, escape};
 
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"<!doctype html><title><?= v ?></title><p class=\"a <?= v ?>\"><?= v ?></p>",
@@ -22,7 +22,7 @@ pub(crate) const VALUES: &[&[u8]] = &[
 /// A page that compiles is whole: its chunk's lines lead into it, its segments are what is written in it, and with
 /// values inserted it is still a page that ends where it should.
 pub(crate) fn check_page(bytes: &[u8]) {
-    let Ok(template) = compile("page.lhtml", &Memory::new().file("page.lhtml", bytes)).template else { return };
+    let Ok(template) = compile("page.lhtml", &MemoryFiles::new().file("page.lhtml", bytes)).template else { return };
     assert_eq!(template.chunk.lines().count(), template.lines.len());
     let lines = bytes.split(|&byte| byte == b'\n').count() as u32;
     for line in 1..=template.lines.len() as u32 {
@@ -42,13 +42,13 @@ pub(crate) fn check_page(bytes: &[u8]) {
     }
     for value in [&b"x"[..], b"</script><!--", b"\"'>`", b"javascript:x", b"*/${"] {
         let page = write(&template, value);
-        let again = compile("page.lhtml", &Memory::new().file("page.lhtml", page.clone()));
+        let again = compile("page.lhtml", &MemoryFiles::new().file("page.lhtml", page.clone()));
         assert!(again.template.is_ok(), "{}", String::from_utf8_lossy(&page));
     }
 }
 
 /// What a page without statements writes.
-fn write(template: &Template, value: &[u8]) -> Vec<u8> {
+fn write(template: &CompiledPage, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in template.chunk.lines().filter_map(|line| line.strip_prefix("if true then ")) {
         if let Some(number) = line.strip_prefix("__s(").and_then(|rest| rest.split(')').next()) {

@@ -2,7 +2,7 @@
 
 use super::plan::parse_duration;
 use clap::Args;
-use flatout_lab::request::Field;
+use flatout_lab::request::RequestField;
 use flatout_report::classic::Classic;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -133,8 +133,8 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) body: Option<PathBuf>,
     /// Add a request header, as 'Name: value'; may be repeated
-    #[arg(short = 'H', long, value_name = "HEADER", value_parser = Field::parse)]
-    pub(super) header: Vec<Field>,
+    #[arg(short = 'H', long, value_name = "HEADER", value_parser = RequestField::parse)]
+    pub(super) header: Vec<RequestField>,
     /// HTTP version
     #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1", "2"])]
     pub(super) http: String,

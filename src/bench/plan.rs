@@ -3,7 +3,7 @@
 use super::flags::{BenchArgs, LoadArgs, QuestionArgs, RequestArgs};
 use super::sense;
 use flatout_lab::bench::question::OverloadPlan;
-use flatout_lab::bench::{Ask, Books, Speech, Work};
+use flatout_lab::bench::{BenchRequests, BenchSpec, CounterSource, Speech};
 use flatout_lab::cores::cores_allowed;
 use flatout_lab::request::{HttpVersion, is_method};
 use flatout_lab::target::is_local;
@@ -43,15 +43,15 @@ const LEVELS_MAX: usize = 1_000;
 /// Everything that a command line says.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) ask: Ask,
-    pub(super) books: Option<Books>,
-    pub(super) question: Question,
+    pub(super) ask: BenchSpec,
+    pub(super) counter_source: Option<CounterSource>,
+    pub(super) question: BenchGoal,
     pub(super) thresholds: Vec<Threshold>,
 }
 
 /// The question.
 #[derive(Debug)]
-pub(super) enum Question {
+pub(super) enum BenchGoal {
     /// The measurement of each level.
     Levels,
     /// The highest rate that meets a requirement.
@@ -59,7 +59,7 @@ pub(super) enum Question {
     /// The throughput beyond the peak.
     Overload(OverloadPlan),
     /// Which of two is faster.
-    Versus(Box<Ask>),
+    Versus(Box<BenchSpec>),
 }
 
 /// Says what is wrong with a command line, without a look at the network or at files.
@@ -85,8 +85,8 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
         return Ok(());
     }
     let work = match &request.workload {
-        Some(name) => Work::Chosen(Arc::new(workload::parse_named(name)?)),
-        None => Work::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())?,
+        Some(name) => BenchRequests::Chosen(Arc::new(workload::parse_named(name)?)),
+        None => BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())?,
     };
     plans(load, request, &work, question).map(|_| ())
 }
@@ -106,7 +106,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     }
     let work = read_work(&request, &url)?;
     let plans = plans(&load, &request, &work, &question)?;
-    let ask = Ask {
+    let ask = BenchSpec {
         work,
         plans,
         threads,
@@ -125,16 +125,16 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     };
     let thresholds = question.require.iter().map(|text| Threshold::parse(text).map_err(self::text));
     let thresholds = thresholds.collect::<Result<Vec<_>, _>>()?;
-    let books = match (&question.server_log, &question.server_metrics) {
-        (Some(log), _) => Some(Books::Log(log.clone())),
-        (None, Some(url)) => Some(Books::Metrics(Url::parse(url).map_err(text)?)),
+    let counter_source = match (&question.server_log, &question.server_metrics) {
+        (Some(log), _) => Some(CounterSource::Log(log.clone())),
+        (None, Some(url)) => Some(CounterSource::Metrics(Url::parse(url).map_err(text)?)),
         (None, None) => None,
     };
     let question = read_question(&question, &load, &ask)?;
-    Ok(Run { ask, books, question, thresholds })
+    Ok(Run { ask, counter_source, question, thresholds })
 }
 
-fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Question, String> {
+fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Result<BenchGoal, String> {
     if let Some(requirement) = &asked.find_knee {
         let requirement = Threshold::parse(requirement).map_err(text)?;
         let mut plan = KneePlan::DEFAULT;
@@ -145,13 +145,13 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Que
             plan.long_ns = nanoseconds(duration);
             plan.short_ns = (plan.long_ns / 5).max(1);
         }
-        return Ok(Question::Knee(requirement, plan));
+        return Ok(BenchGoal::Knee(requirement, plan));
     }
     if asked.overload {
         let rate = load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
         let rate = rate.map(|rate| rate.from);
         let level_ns = nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT));
-        return Ok(Question::Overload(OverloadPlan {
+        return Ok(BenchGoal::Overload(OverloadPlan {
             peak_per_s: rate,
             level_ns,
             in_time_ns: nanoseconds(asked.in_time),
@@ -162,12 +162,14 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &Ask) -> Result<Que
         url.resolve().map_err(text)?;
         let work = match &ask.work {
             // A lone URL is another one on the other side; a list is the same on both.
-            Work::Chosen(workload) if workload.entries.len() == 1 => Work::one(&url.target).ok_or("nothing to ask")?,
+            BenchRequests::Chosen(workload) if workload.entries.len() == 1 => {
+                BenchRequests::one(&url.target).ok_or("nothing to ask")?
+            }
             work => work.clone(),
         };
-        return Ok(Question::Versus(Box::new(Ask { url, work, ..ask.clone() })));
+        return Ok(BenchGoal::Versus(Box::new(BenchSpec { url, work, ..ask.clone() })));
     }
-    Ok(Question::Levels)
+    Ok(BenchGoal::Levels)
 }
 
 /// `A..B`, or `A` alone for both ends.
@@ -178,7 +180,12 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
     if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} goes from nowhere to nowhere")) }
 }
 
-fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &QuestionArgs) -> Result<Vec<Plan>, String> {
+fn plans(
+    load: &LoadArgs,
+    request: &RequestArgs,
+    work: &BenchRequests,
+    question: &QuestionArgs,
+) -> Result<Vec<Plan>, String> {
     let streams = if request.http == "2" { request.streams } else { 1 };
     let is_open = sense::is_open(load, request, question);
     let base = Plan {
@@ -200,7 +207,7 @@ fn plans(load: &LoadArgs, request: &RequestArgs, work: &Work, question: &Questio
         (None, true, _) => "1000",
     };
     let connections = Sweep::parse(connections).map_err(text)?;
-    if let Work::Replayed(replay) = work {
+    if let BenchRequests::Replayed(replay) = work {
         let lines = replay.lines();
         let stop = match load.requests {
             Some(_) => base.stop,
@@ -276,7 +283,7 @@ fn connections_of(level: f64, streams: u32) -> Result<u32, String> {
     }
 }
 
-fn visit(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
+fn visit(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
     let calls = load.calls.unwrap_or(1);
     match load.per.as_deref() {
         Some("session") => session(load, work),
@@ -287,7 +294,7 @@ fn visit(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
     }
 }
 
-fn session(load: &LoadArgs, work: &Work) -> Result<Visit, String> {
+fn session(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
     let by_workload = work.workload().session_length.unwrap_or(SESSION_LENGTH_DEFAULT);
     let length = load.session_length.as_deref().unwrap_or(by_workload);
     Ok(Visit::Session { length: Dist::parse_number(length).map_err(text)? })
@@ -360,8 +367,8 @@ fn content(path: Option<&Path>) -> Result<Arc<[u8]>, String> {
     Ok(bytes.into())
 }
 
-fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
-    let chosen = |workload: Workload| Work::Chosen(Arc::new(workload));
+fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> {
+    let chosen = |workload: Workload| BenchRequests::Chosen(Arc::new(workload));
     if let Some(path) = &request.urls {
         return read_urls(path).map(chosen).map_err(text);
     }
@@ -383,10 +390,10 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<Work, String> {
         }
         let log = read_sound_log(Path::new(path)).map_err(text)?;
         return Replay::of(&log, speed)
-            .map(|replay| Work::Replayed(Arc::new(replay)))
+            .map(|replay| BenchRequests::Replayed(Arc::new(replay)))
             .map_err(|faults| format!("{path}: {faults}"));
     }
-    Work::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())
+    BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())
 }
 
 /// `1%` or `0.01`: above 0, at most 1.

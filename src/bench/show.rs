@@ -2,7 +2,7 @@
 
 use super::flags::OutputArgs;
 use crate::report::write_tables;
-use flatout_lab::bench::Progress;
+use flatout_lab::bench::ProgressReceiver;
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::tui::LiveScreen;
 use flatout_load::report::RunReport;
@@ -32,7 +32,7 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    pub(super) fn watcher(&mut self) -> &mut dyn Progress {
+    pub(super) fn watcher(&mut self) -> &mut dyn ProgressReceiver {
         match self {
             Self::Screen(screen) => &mut **screen,
             Self::Line(line) => line,

@@ -5,7 +5,7 @@
 
 use super::harness::{Folder, flatout};
 use super::tool::{said, tool};
-use flatout_config::{Code, Memory, load};
+use flatout_config::{Code, MemorySource, load};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write as _};
@@ -92,13 +92,13 @@ fn every_code_is_met_by_an_example() {
     let snapshots: String = snapshots.map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
     let mut met: BTreeSet<Code> =
         Code::ALL.iter().copied().filter(|code| snapshots.contains(&format!("[{}]", code.id()))).collect();
-    let codes = |sources: &Memory| {
+    let codes = |sources: &MemorySource| {
         let found = load(Path::new("flatout.kdl"), sources).unwrap_err();
         found.list.into_iter().map(|diagnostic| diagnostic.code).collect::<Vec<_>>()
     };
-    met.extend(codes(&Memory::new()));
-    met.extend(codes(&Memory::new().file("flatout.kdl", " ".repeat(1024 * 1024 + 1))));
-    let mut chain = Memory::new().file("flatout.kdl", "include \"0.kdl\"\n");
+    met.extend(codes(&MemorySource::new()));
+    met.extend(codes(&MemorySource::new().file("flatout.kdl", " ".repeat(1024 * 1024 + 1))));
+    let mut chain = MemorySource::new().file("flatout.kdl", "include \"0.kdl\"\n");
     for level in 0..20 {
         chain = chain.file(format!("{level}.kdl"), format!("include \"{}.kdl\"\n", level + 1));
     }

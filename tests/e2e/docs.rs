@@ -1,7 +1,7 @@
 //! The documents that are printed from tables in the code say what the tables say.
 
 use flatout_cache::reason::{Lookup, NoStore};
-use flatout_config::{Code, Memory, format, load};
+use flatout_config::{Code, MemorySource, format, load};
 use flatout_data::DataReason;
 use flatout_http::refusal::Refusal;
 use flatout_load::judge::InvalidReason;
@@ -124,7 +124,7 @@ a request are httperf's. `flatout help client-saturated` says which figures that
 type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 fn lab_tables() -> [Table; 4] {
-    use flatout_lab::agent::muster::AgentLoss;
+    use flatout_lab::agent::coordinator::AgentLoss;
     use flatout_load::judge::failing::Finding;
     use flatout_net::client::TlsFailure;
     [
@@ -246,7 +246,7 @@ fn every_example_of_a_configuration_is_valid() {
             format!("site {{\n{example}\nfiles \".\"\n}}\n"),
         ];
         let load_whole = |whole: &String| {
-            let sources = Memory::new().file("flatout.kdl", whole.clone()).file("/etc/flatout/ann.hash", hash);
+            let sources = MemorySource::new().file("flatout.kdl", whole.clone()).file("/etc/flatout/ann.hash", hash);
             load(Path::new("flatout.kdl"), &sources)
         };
         assert!(

@@ -15,7 +15,7 @@
 use crate::directive::SECONDS_MAX;
 use crate::freshness::LifetimeSource;
 use crate::lines::{LINES_BYTES_MAX, with_fields};
-use crate::search::{Ignored, NAMES_MAX, Search};
+use crate::search::{Ignored, NAMES_MAX, NoVarySearch};
 use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 use crate::vary::VARIANT_KEY_BYTES_MAX;
@@ -91,8 +91,8 @@ fn write_extent(extent: Extent, output: &mut Vec<u8>) {
     }
 }
 
-fn write_search(search: Option<&Search>, output: &mut Vec<u8>) {
-    let Some(Search { key_order, ignored }) = search else { return output.push(0) };
+fn write_search(search: Option<&NoVarySearch>, output: &mut Vec<u8>) {
+    let Some(NoVarySearch { key_order, ignored }) = search else { return output.push(0) };
     let (kind, names) = match ignored {
         Ignored::Params(names) => (1, names),
         Ignored::Except(names) => (2, names),
@@ -123,14 +123,14 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Stored, usize)>, DecodeError> {
         return Err(DecodeError::TooLarge);
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
-    let mut reader = Reader(body);
+    let mut reader = CodecReader(body);
     let stored = reader.stored().ok_or(DecodeError::Value)?;
     if reader.0.is_empty() { Ok(Some((stored, 5 + length))) } else { Err(DecodeError::Value) }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct CodecReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> CodecReader<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
 
     /// `None`: invalid; `Some(None)`: no No-Vary-Search.
     #[allow(clippy::option_option)] // one reads, the other is the value
-    fn search(&mut self) -> Option<Option<Search>> {
+    fn search(&mut self) -> Option<Option<NoVarySearch>> {
         let kind = self.byte()?;
         if kind == 0 {
             return Some(None);
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
             2 => Ignored::Except(names),
             _ => return None,
         };
-        Some(Some(Search { key_order, ignored }))
+        Some(Some(NoVarySearch { key_order, ignored }))
     }
 }
 

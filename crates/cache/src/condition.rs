@@ -4,18 +4,18 @@ use crate::request::CacheRequest;
 use crate::stored::{Extent, Flags, Stored};
 use flatout_http::date::parse_date;
 use flatout_http::etag::{ETag, list_matches};
-use flatout_http::ranges::{Part, Parts, RangesDecision, decide_ranges};
+use flatout_http::ranges::{ByteRange, Parts, RangesDecision, decide_ranges};
 
 /// Selected form of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for one decision
-pub enum Answer {
+pub enum SelectedForm {
     /// The whole response, with its own status.
     Whole,
     /// A 304 with the stored fields and no content.
     NotModified,
     /// One part: a 206 with Content-Range.
-    Part(Part),
+    Part(ByteRange),
     /// Several parts: a 206 as multipart/byteranges.
     Parts(Parts),
     /// A 416 with `Content-Range: bytes */total`.
@@ -34,12 +34,12 @@ pub fn decide_conditions(
     stored: &Stored,
     content_bytes: Option<u64>,
     now_s: i64,
-) -> Answer {
+) -> SelectedForm {
     // RFC 9110 §13.2.1: conditions apply only if the response would be 2xx without them.
     if (200..300).contains(&stored.status) && is_not_modified(request, stored) {
-        return Answer::NotModified;
+        return SelectedForm::NotModified;
     }
-    let whole = if stored.extent == Extent::Whole { Answer::Whole } else { Answer::NotHeld };
+    let whole = if stored.extent == Extent::Whole { SelectedForm::Whole } else { SelectedForm::NotHeld };
     // RFC 9110 §14.2: ranges apply to GET, if the response would be 200.
     if request.method != "GET" || !matches!(stored.status, 200 | 206) {
         return whole;
@@ -52,7 +52,7 @@ pub fn decide_conditions(
     match stored.extent {
         Extent::Whole => match content_bytes {
             Some(length) => decide_whole(range, length),
-            None => Answer::Whole,
+            None => SelectedForm::Whole,
         },
         Extent::Part { first, last, total } => decide_part(range, first, last, total),
     }
@@ -77,24 +77,24 @@ pub fn write_not_modified_lines(stored: &Stored, output: &mut Vec<u8>) {
     }
 }
 
-fn decide_whole(range: &[u8], length: u64) -> Answer {
+fn decide_whole(range: &[u8], length: u64) -> SelectedForm {
     match decide_ranges(range, length) {
-        RangesDecision::Whole(_) => Answer::Whole,
-        RangesDecision::One(part) => Answer::Part(part),
-        RangesDecision::Many(parts) => Answer::Parts(parts),
-        RangesDecision::Unsatisfiable => Answer::Unsatisfiable,
+        RangesDecision::Whole(_) => SelectedForm::Whole,
+        RangesDecision::One(part) => SelectedForm::Part(part),
+        RangesDecision::Many(parts) => SelectedForm::Parts(parts),
+        RangesDecision::Unsatisfiable => SelectedForm::Unsatisfiable,
     }
 }
 
 /// A stored part satisfies ranges within it (RFC 9111 §3.3).
-fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> Answer {
-    let holds = |part: &Part| part.first >= first && part.last <= last;
+fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> SelectedForm {
+    let holds = |part: &ByteRange| part.first >= first && part.last <= last;
     // If the total is unknown, a range that reaches to the end exceeds the stored part.
     match decide_ranges(range, total.unwrap_or(u64::MAX)) {
-        RangesDecision::One(part) if holds(&part) => Answer::Part(part),
-        RangesDecision::Many(parts) if parts.as_slice().iter().all(holds) => Answer::Parts(parts),
-        RangesDecision::Unsatisfiable if total.is_some() => Answer::Unsatisfiable,
-        _ => Answer::NotHeld,
+        RangesDecision::One(part) if holds(&part) => SelectedForm::Part(part),
+        RangesDecision::Many(parts) if parts.as_slice().iter().all(holds) => SelectedForm::Parts(parts),
+        RangesDecision::Unsatisfiable if total.is_some() => SelectedForm::Unsatisfiable,
+        _ => SelectedForm::NotHeld,
     }
 }
 

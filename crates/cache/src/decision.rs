@@ -1,6 +1,6 @@
 //! Decisions about a request, with and without a stored response.
 
-use crate::condition::{Answer, decide_conditions};
+use crate::condition::{SelectedForm, decide_conditions};
 use crate::cookie::{bypasses, names_visitor};
 use crate::directive::RequestDirectives;
 use crate::freshness::LifetimeSource;
@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::stored::{Extent, Flags, Stored};
 use crate::validate::{Conditions, make_conditions};
 use flatout_http::media::is_event_stream;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 
 /// Treatment of a request before lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub fn decide_stored(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules,
 pub fn decide_parts(
     request: &CacheRequest<'_>,
     (whole, total): (&Stored, u64),
-    parts: &[Part],
+    parts: &[ByteRange],
     rules: &Rules,
     now_s: i64,
 ) -> Verdict {
@@ -150,11 +150,13 @@ pub fn decide_parts(
     let reason = Lookup::MissPart;
     let missing = |stretches: &[Stretch]| stretches.iter().any(|stretch| matches!(stretch, Stretch::Missing(_)));
     let (wanted, is_whole) = match decide_conditions(request, whole, Some(total), now_s) {
-        Answer::NotModified | Answer::Unsatisfiable => return verdict,
-        Answer::Parts(wanted) if wanted.as_slice().iter().all(|part| !missing(&cover(parts, *part))) => return verdict,
-        Answer::NotHeld | Answer::Parts(_) => return decide_miss(request, reason, rules),
-        Answer::Whole => (Part { first: 0, last: total.saturating_sub(1) }, true),
-        Answer::Part(part) => (part, false),
+        SelectedForm::NotModified | SelectedForm::Unsatisfiable => return verdict,
+        SelectedForm::Parts(wanted) if wanted.as_slice().iter().all(|part| !missing(&cover(parts, *part))) => {
+            return verdict;
+        }
+        SelectedForm::NotHeld | SelectedForm::Parts(_) => return decide_miss(request, reason, rules),
+        SelectedForm::Whole => (ByteRange { first: 0, last: total.saturating_sub(1) }, true),
+        SelectedForm::Part(part) => (part, false),
     };
     let stretches = cover(parts, wanted);
     if !missing(&stretches) {
@@ -318,7 +320,7 @@ fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Optio
     }
     if request.field("range").is_some() {
         return match decide_conditions(request, stored, None, now_s) {
-            Answer::NotHeld => forward,
+            SelectedForm::NotHeld => forward,
             _ => None,
         };
     }
@@ -327,7 +329,7 @@ fn decide_part(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> Optio
 
 /// Kind of origin failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum OriginFailureKind {
     /// No response: no connection, no head in time, or an invalid head.
     Unreachable,
     /// This status, 500 to 599.
@@ -339,23 +341,24 @@ pub enum Failure {
 pub fn decide_failure(
     request: &CacheRequest<'_>,
     stored: &Stored,
-    failure: Failure,
+    failure: OriginFailureKind,
     rules: &Rules,
     now_s: i64,
 ) -> Verdict {
     let pass = Verdict::Forward { reason: Lookup::ErrorPassed };
     let reason = match failure {
-        Failure::Unreachable => Lookup::HitIfUnreachable,
+        OriginFailureKind::Unreachable => Lookup::HitIfUnreachable,
         // Listed in RFC 5861 §4.
-        Failure::Status(500 | 502 | 503 | 504) => Lookup::HitIfError,
-        Failure::Status(_) => return pass,
+        OriginFailureKind::Status(500 | 502 | 503 | 504) => Lookup::HitIfError,
+        OriginFailureKind::Status(_) => return pass,
     };
     let directives = advice(request, rules);
     let blocked = request.field("if-match").is_some()
         || request.field("if-unmodified-since").is_some()
         || refuse_visitor(request, stored, rules).is_some();
     let part = stored.extent != Extent::Whole
-        && (request.method != "GET" || matches!(decide_conditions(request, stored, None, now_s), Answer::NotHeld));
+        && (request.method != "GET"
+            || matches!(decide_conditions(request, stored, None, now_s), SelectedForm::NotHeld));
     if blocked || part || stored.flags.any(Flags::NO_CACHE) {
         return pass;
     }

@@ -12,7 +12,7 @@ use crate::validate::Conditions;
 use flatout_http::date::format_date;
 use flatout_http::etag::ETag;
 use flatout_http::lines::each_line;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 use flatout_http::token::trim;
 
 /// Maximum parts per key: enough for a download of 4 GiB in parts of 8 MiB.
@@ -26,10 +26,10 @@ pub const JOINED_BYTES_MAX: u64 = 64 * 1024;
 pub const MISSING_MAX: usize = 16;
 
 /// Byte range of a stored part; `None` if the whole is stored.
-pub const fn part_of(stored: &Stored) -> Option<Part> {
+pub const fn part_of(stored: &Stored) -> Option<ByteRange> {
     match stored.extent {
         Extent::Whole => None,
-        Extent::Part { first, last, .. } => Some(Part { first, last }),
+        Extent::Part { first, last, .. } => Some(ByteRange { first, last }),
     }
 }
 
@@ -87,14 +87,14 @@ pub enum Stretch {
         /// Index of its part.
         index: usize,
         /// Its bytes.
-        part: Part,
+        part: ByteRange,
     },
     /// It is missing.
-    Missing(Part),
+    Missing(ByteRange),
 }
 
 /// Splits `wanted` into the ranges that `parts` hold and those that are missing.
-pub fn cover(parts: &[Part], wanted: Part) -> Vec<Stretch> {
+pub fn cover(parts: &[ByteRange], wanted: ByteRange) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_unstable_by_key(|&index| parts[index].first);
     let (mut stretches, mut at) = (Vec::new(), wanted.first);
@@ -114,7 +114,7 @@ pub fn cover(parts: &[Part], wanted: Part) -> Vec<Stretch> {
             (None, Some(&&index)) => parts[index].first - 1,
             (None, None) => wanted.last,
         };
-        let part = Part { first: at, last: last.min(wanted.last) };
+        let part = ByteRange { first: at, last: last.min(wanted.last) };
         stretches.push(found.map_or(Stretch::Missing(part), |index| Stretch::Held { index, part }));
         at = part.last.saturating_add(1);
     }
@@ -134,7 +134,7 @@ fn join_missing(stretches: &mut Vec<Stretch>) {
     let begin = stretches.iter().enumerate().filter_map(missing).nth(MISSING_MAX - 1);
     let end = stretches.iter().enumerate().filter_map(missing).next_back();
     if let (Some((begin, first)), Some((end, last))) = (begin, end) {
-        let joined = Stretch::Missing(Part { first: first.first, last: last.last });
+        let joined = Stretch::Missing(ByteRange { first: first.first, last: last.last });
         stretches.splice(begin..=end, [joined]);
     }
 }
@@ -163,11 +163,11 @@ pub struct Held<'a> {
 
 /// Source of one range of joined content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct JoinedPiece {
     /// Index among the held responses; `None`: the new response.
     pub from: Option<usize>,
     /// Bytes of the representation.
-    pub part: Part,
+    pub part: ByteRange,
 }
 
 /// Content to store.
@@ -178,7 +178,7 @@ pub enum PlacedContent {
     /// The content of this held response, which includes all of the new one.
     Held(usize),
     /// These pieces in sequence.
-    Joined(Vec<Piece>),
+    Joined(Vec<JoinedPiece>),
 }
 
 /// Placement of a new response among the stored ones.
@@ -229,16 +229,16 @@ pub fn decide_placing(held: &[Held<'_>], new: Stored, is_inline: bool) -> Placin
     placing
 }
 
-const fn contains(outer: Part, inner: Part) -> bool {
+const fn contains(outer: ByteRange, inner: ByteRange) -> bool {
     outer.first <= inner.first && inner.last <= outer.last
 }
 
 /// Joins the new part with adjacent ones if all are small, and removes the parts it covers.
-fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: Part, is_inline: bool, placing: &mut Placing) {
+fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: ByteRange, is_inline: bool, placing: &mut Placing) {
     let part = |index: usize| part_of(held[index].stored);
     let mut joined = new_part;
-    let mut pieces = vec![Piece { from: None, part: new_part }];
-    let is_small = |part: Part| part.len() <= JOINED_BYTES_MAX;
+    let mut pieces = vec![JoinedPiece { from: None, part: new_part }];
+    let is_small = |part: ByteRange| part.len() <= JOINED_BYTES_MAX;
     let before = |&&index: &&usize| {
         part(index).is_some_and(|other| other.first < new_part.first && other.last.saturating_add(1) >= new_part.first)
     };
@@ -248,17 +248,23 @@ fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: Part, is_inline: b
     let joinable = |&&index: &&usize| is_inline && held[index].is_inline;
     let left = others.iter().filter(before).find(joinable).copied();
     if let Some((index, other)) = left.and_then(|index| Some((index, part(index)?))) {
-        let with = Part { first: other.first, last: joined.last };
+        let with = ByteRange { first: other.first, last: joined.last };
         if is_small(with) {
-            pieces.insert(0, Piece { from: Some(index), part: Part { first: other.first, last: new_part.first - 1 } });
+            pieces.insert(
+                0,
+                JoinedPiece { from: Some(index), part: ByteRange { first: other.first, last: new_part.first - 1 } },
+            );
             joined = with;
         }
     }
     let right = others.iter().filter(behind).find(joinable).copied();
     if let Some((index, other)) = right.and_then(|index| Some((index, part(index)?))) {
-        let with = Part { first: joined.first, last: other.last };
+        let with = ByteRange { first: joined.first, last: other.last };
         if is_small(with) {
-            pieces.push(Piece { from: Some(index), part: Part { first: new_part.last + 1, last: other.last } });
+            pieces.push(JoinedPiece {
+                from: Some(index),
+                part: ByteRange { first: new_part.last + 1, last: other.last },
+            });
             joined = with;
         }
     }

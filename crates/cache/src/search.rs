@@ -10,7 +10,7 @@ use sfv::{BareItem, InnerList, ListEntry};
 
 /// A valid No-Vary-Search other than the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
+pub struct NoVarySearch {
     /// True if the order of parameters with different names does not matter.
     pub key_order: bool,
     /// Parameters to ignore.
@@ -30,7 +30,7 @@ pub enum Ignored {
 pub const NAMES_MAX: usize = 64;
 
 /// Parses No-Vary-Search. `None`: it is absent, invalid, or the default.
-pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
+pub fn parse_search(fields: &Fields<'_>) -> Option<NoVarySearch> {
     let mut key_order = false;
     let (mut all, mut params, mut except) = (false, Vec::new(), None);
     for (key, value) in parse_dictionary(fields.all("no-vary-search"))? {
@@ -51,7 +51,7 @@ pub fn parse_search(fields: &Fields<'_>) -> Option<Search> {
         (false, Some(_)) => return None,
     };
     let says_something = key_order || ignored != Ignored::Params(Vec::new());
-    says_something.then_some(Search { key_order, ignored })
+    says_something.then_some(NoVarySearch { key_order, ignored })
 }
 
 fn read_names(names: InnerList) -> Option<Vec<Vec<u8>>> {
@@ -70,7 +70,7 @@ fn read_names(names: InnerList) -> Option<Vec<Vec<u8>>> {
 ///
 /// A driver remembers the latest `search` of each [path key](write_path_key). If there is one, it looks up this key
 /// and uses a stored response only if its `search` is equal.
-pub fn write_search_key(request: &CacheRequest<'_>, search: &Search, rules: &Rules, output: &mut Vec<u8>) {
+pub fn write_search_key(request: &CacheRequest<'_>, search: &NoVarySearch, rules: &Rules, output: &mut Vec<u8>) {
     write_path_key(request, output);
     // A path or query contains no space, so this differs from every ordinary key.
     output.extend_from_slice(b" ?");
@@ -142,13 +142,13 @@ fn encode(bytes: &[u8], output: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ignored, Search, parse_search, write_search_key};
+    use super::{Ignored, NoVarySearch, parse_search, write_search_key};
     use crate::lines::with_fields;
     use crate::request::CacheRequest;
     use crate::rules::Rules;
     use flatout_http::head::Fields;
 
-    fn search(value: &str) -> Option<Search> {
+    fn search(value: &str) -> Option<NoVarySearch> {
         with_fields(format!("No-Vary-Search: {value}\r\n").as_bytes(), parse_search).unwrap()
     }
 
@@ -159,8 +159,8 @@ mod tests {
     /// The examples of the draft's section on parsing.
     #[test]
     fn values_of_the_field() {
-        let params = |text, key_order| Some(Search { key_order, ignored: Ignored::Params(names(text)) });
-        let except = |text, key_order| Some(Search { key_order, ignored: Ignored::Except(names(text)) });
+        let params = |text, key_order| Some(NoVarySearch { key_order, ignored: Ignored::Params(names(text)) });
+        let except = |text, key_order| Some(NoVarySearch { key_order, ignored: Ignored::Except(names(text)) });
         for (value, expected) in [
             ("key-order", params("", true)),
             ("params", except("", false)),
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    fn key(search: &Search, query: Option<&str>) -> String {
+    fn key(search: &NoVarySearch, query: Option<&str>) -> String {
         let request = CacheRequest {
             method: "GET",
             secure: false,

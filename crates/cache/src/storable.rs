@@ -107,7 +107,7 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     let status = if response.status == 206 && extent == Extent::Whole { 200 } else { response.status };
     let partial = response.status == 206;
     let lines = collect_lines(&response.fields, &chosen.directives, partial, rules, response.response_time_s);
-    let stored = describe(request, &Source { response, status, extent, lines }, &chosen, rules)?;
+    let stored = describe(request, &StoredInput { response, status, extent, lines }, &chosen, rules)?;
     refuse_useless(&stored)?;
     refuse_personal(request, &stored, rules)?;
     Ok(stored)
@@ -213,7 +213,7 @@ fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
 }
 
 /// Input for the metadata of a stored response.
-pub(crate) struct Source<'a> {
+pub(crate) struct StoredInput<'a> {
     /// The origin's response, possibly a 304 or one to HEAD: source of times and Age.
     pub(crate) response: &'a OriginResponse<'a>,
     /// The status to serve.
@@ -227,7 +227,7 @@ pub(crate) struct Source<'a> {
 /// Creates metadata from the lines to serve; `chosen` are the response's directives.
 pub(crate) fn describe(
     request: &CacheRequest<'_>,
-    source: &Source<'_>,
+    source: &StoredInput<'_>,
     chosen: &Chosen,
     rules: &Rules,
 ) -> Result<Stored, NoStore> {
@@ -240,7 +240,7 @@ pub(crate) fn describe(
 
 fn describe_fields(
     request: &CacheRequest<'_>,
-    source: &Source<'_>,
+    source: &StoredInput<'_>,
     fields: &Fields<'_>,
     chosen: &Chosen,
     rules: &Rules,

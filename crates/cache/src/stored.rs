@@ -2,7 +2,7 @@
 
 use crate::age;
 use crate::freshness::LifetimeSource;
-use crate::search::Search;
+use crate::search::NoVarySearch;
 use crate::tags::Tags;
 
 /// Metadata of a stored response.
@@ -41,7 +41,7 @@ pub struct Stored {
     /// Output of [`write_variant_key`](crate::vary::write_variant_key) for its request.
     pub variant_key: Box<[u8]>,
     /// No-Vary-Search, if valid.
-    pub search: Option<Search>,
+    pub search: Option<NoVarySearch>,
     /// Tags for purging.
     pub tags: Tags,
     /// Its Cache-Groups (RFC 9875 §2).

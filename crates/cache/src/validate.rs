@@ -4,7 +4,7 @@ use crate::lines::{Dropped, with_fields, write_line};
 use crate::reason::{Lookup, NoStore};
 use crate::request::CacheRequest;
 use crate::rules::{Rules, SetCookie};
-use crate::storable::{OriginResponse, Source, describe, refuse_directives, refuse_personal};
+use crate::storable::{OriginResponse, StoredInput, describe, refuse_directives, refuse_personal};
 use crate::stored::{Extent, Stored};
 use crate::targeted::choose_directives;
 use flatout_http::date::{format_date, parse_date};
@@ -93,7 +93,7 @@ fn update(
     } else {
         Some(NoStore::Off)
     };
-    let source = Source { response, status: stored.status, extent: stored.extent, lines };
+    let source = StoredInput { response, status: stored.status, extent: stored.extent, lines };
     let updated = describe(request, &source, &chosen, rules)?;
     let reason = reason.or_else(|| refuse_personal(request, &updated, rules).err());
     Ok((updated, reason))

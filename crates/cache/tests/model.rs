@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_stored};
+use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure, decide_stored};
 use flatout_cache::lines::with_fields;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
@@ -283,7 +283,7 @@ proptest! {
             window.max(asked.if_error.unwrap_or(0))
         };
         let covered = !answer.no_cache && (excess < 0 || excess < window);
-        for failure in [Failure::Unreachable, Failure::Status(503)] {
+        for failure in [OriginFailureKind::Unreachable, OriginFailureKind::Status(503)] {
             let verdict = with_request(&asked, |request| decide_failure(request, &stored, failure, &rules, now_s));
             prop_assert_eq!(matches!(verdict, Verdict::ServeStale { .. }), covered);
         }

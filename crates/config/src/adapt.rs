@@ -6,7 +6,7 @@
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostics, Report, Texts};
-use crate::encode::Writer;
+use crate::encode::SettingWriter;
 use crate::syntax::{Annotation, Node, Scalar, Value, parse_document};
 use serde_json::{Map, Value as Json, json};
 
@@ -82,7 +82,7 @@ pub fn json_to_kdl(text: &str) -> Result<String, JsonError> {
             message: format!("this is not valid JSON: {message}"),
         }
     })?;
-    let mut writer = Writer::default();
+    let mut writer = SettingWriter::default();
     decode_list(&json, "", &mut writer)?;
     Ok(writer.finish())
 }
@@ -92,7 +92,7 @@ fn fault(path: &str, message: &str) -> JsonError {
     JsonError { line: 1, column: 1, message: format!("{place}: {message}") }
 }
 
-fn decode_list(json: &Json, path: &str, writer: &mut Writer) -> Result<(), JsonError> {
+fn decode_list(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), JsonError> {
     let Json::Array(list) = json else {
         return Err(fault(path, "an array of settings is needed"));
     };
@@ -102,7 +102,7 @@ fn decode_list(json: &Json, path: &str, writer: &mut Writer) -> Result<(), JsonE
     Ok(())
 }
 
-fn decode(json: &Json, path: &str, writer: &mut Writer) -> Result<(), JsonError> {
+fn decode(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), JsonError> {
     let Json::Object(object) = json else {
         return Err(fault(path, "a setting is an object"));
     };

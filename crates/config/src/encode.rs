@@ -4,7 +4,7 @@ mod site;
 mod writer;
 
 pub(crate) use site::fields as write_fields;
-pub(crate) use writer::{Writer, quote};
+pub(crate) use writer::{SettingWriter, quote};
 
 use crate::model::{Certificate, Config, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation, Step, StepKind};
 use crate::read::{self, log_format_name, show_duration};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
 pub fn to_kdl(config: &Config) -> String {
-    let mut writer = Writer::default();
+    let mut writer = SettingWriter::default();
     read::process::write(&mut writer, config);
     for (index, log) in config.logs.iter().enumerate() {
         encode_log(&mut writer, index, log);
@@ -27,7 +27,7 @@ pub fn to_kdl(config: &Config) -> String {
 
 /// Prints one step; of a route, its conditions only.
 pub fn step_to_kdl(step: &Step) -> String {
-    let mut writer = Writer::default();
+    let mut writer = SettingWriter::default();
     match &step.kind {
         StepKind::Route(route) => {
             let route = crate::model::Route { matchers: route.matchers.clone(), block: Vec::new() };
@@ -73,7 +73,7 @@ fn log_name(index: usize) -> String {
     format!("log-{index}")
 }
 
-fn encode_log(writer: &mut Writer, index: usize, log: &Log) {
+fn encode_log(writer: &mut SettingWriter, index: usize, log: &Log) {
     writer.begin("log");
     match &log.target {
         LogTarget::Stdout => writer.text("stdout"),

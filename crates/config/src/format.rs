@@ -3,7 +3,7 @@
 //! It works on tokens, and keeps each as it was written: comments, quotes and numbers stay what they are.
 
 use crate::diagnostic::{Diagnostics, Report, Texts};
-use crate::syntax::{Kind, Token, parse_document, scan};
+use crate::syntax::{Token, TokenKind, parse_document, scan};
 
 const INDENT: &str = "    ";
 
@@ -33,8 +33,8 @@ fn blocks_over_lines(tokens: &[Token]) -> Vec<bool> {
     let mut open: Vec<(usize, bool)> = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         match token.kind {
-            Kind::Open => open.push((index, false)),
-            Kind::Close => {
+            TokenKind::Open => open.push((index, false)),
+            TokenKind::Close => {
                 if let Some((start, over_lines)) = open.pop() {
                     broken[start] = over_lines;
                     broken[index] = over_lines;
@@ -43,7 +43,7 @@ fn blocks_over_lines(tokens: &[Token]) -> Vec<bool> {
                     }
                 }
             }
-            Kind::Newline | Kind::LineComment => {
+            TokenKind::Newline | TokenKind::LineComment => {
                 if let Some(inner) = open.last_mut() {
                     inner.1 = true;
                 }
@@ -66,16 +66,16 @@ struct Formatter<'a> {
     blank: bool,
     /// True if the last line opened a block, so that no empty line follows.
     opened: bool,
-    last: Option<Kind>,
+    last: Option<TokenKind>,
     /// Where the last token ended in the source: `/-` keeps the space behind it, or its absence.
     last_end: usize,
 }
 
 impl Formatter<'_> {
-    fn take(&mut self, token: Token, next: Option<Kind>, broken: bool) {
+    fn take(&mut self, token: Token, next: Option<TokenKind>, broken: bool) {
         let content = &self.text[token.start..token.end];
         match token.kind {
-            Kind::Newline => {
+            TokenKind::Newline => {
                 if self.line.is_empty() {
                     // Behind a continued line the empty one ends the setting, so it stays.
                     self.blank = !self.out.is_empty() && !self.opened;
@@ -84,22 +84,25 @@ impl Formatter<'_> {
                     self.end_line();
                 }
             }
-            Kind::Semicolon => {
-                let needless =
-                    matches!(next, None | Some(Kind::Newline | Kind::Close | Kind::LineComment | Kind::Semicolon));
-                if !needless && !matches!(self.last, Some(Kind::Open)) && (!self.line.is_empty() || self.continues) {
+            TokenKind::Semicolon => {
+                let needless = matches!(
+                    next,
+                    None | Some(TokenKind::Newline | TokenKind::Close | TokenKind::LineComment | TokenKind::Semicolon)
+                );
+                if !needless && !matches!(self.last, Some(TokenKind::Open)) && (!self.line.is_empty() || self.continues)
+                {
                     self.line.push(';');
                 }
             }
-            Kind::Open => {
+            TokenKind::Open => {
                 self.append("{", token.kind);
                 self.depth += 1;
-                if broken && next != Some(Kind::LineComment) {
+                if broken && next != Some(TokenKind::LineComment) {
                     self.end_line_of(self.depth - 1);
                     self.opened = true;
                 }
             }
-            Kind::Close => {
+            TokenKind::Close => {
                 if broken {
                     self.end_line();
                 }
@@ -108,20 +111,20 @@ impl Formatter<'_> {
                     (self.blank, self.continues) = (false, false);
                 }
                 // `{}` stays what it is.
-                if self.last == Some(Kind::Open) && !self.line.is_empty() {
+                if self.last == Some(TokenKind::Open) && !self.line.is_empty() {
                     self.line.push('}');
-                    self.last = Some(Kind::Close);
+                    self.last = Some(TokenKind::Close);
                 } else {
                     self.append("}", token.kind);
                 }
             }
-            Kind::Continuation => {
+            TokenKind::Continuation => {
                 self.append(content.trim_end(), token.kind);
                 self.end_line();
                 self.continues = true;
             }
-            Kind::LineComment => {
-                let after_open = self.last == Some(Kind::Open);
+            TokenKind::LineComment => {
+                let after_open = self.last == Some(TokenKind::Open);
                 self.append(content.trim_end(), token.kind);
                 if after_open {
                     self.end_line_of(self.depth.saturating_sub(1));
@@ -129,7 +132,7 @@ impl Formatter<'_> {
                 }
             }
             kind => {
-                let parted = self.last == Some(Kind::Slashdash) && self.last_end < token.start;
+                let parted = self.last == Some(TokenKind::Slashdash) && self.last_end < token.start;
                 if parted && !self.line.is_empty() {
                     self.line.push(' ');
                 }
@@ -137,14 +140,17 @@ impl Formatter<'_> {
             }
         }
         self.last_end = token.end;
-        if !matches!(token.kind, Kind::Semicolon) || self.line.ends_with(';') {
+        if !matches!(token.kind, TokenKind::Semicolon) || self.line.ends_with(';') {
             self.last = Some(token.kind);
         }
     }
 
-    fn append(&mut self, content: &str, kind: Kind) {
-        let touches = matches!(kind, Kind::Equals | Kind::ParenClose)
-            || matches!(self.last, Some(Kind::Equals | Kind::ParenOpen | Kind::ParenClose | Kind::Slashdash));
+    fn append(&mut self, content: &str, kind: TokenKind) {
+        let touches = matches!(kind, TokenKind::Equals | TokenKind::ParenClose)
+            || matches!(
+                self.last,
+                Some(TokenKind::Equals | TokenKind::ParenOpen | TokenKind::ParenClose | TokenKind::Slashdash)
+            );
         if !self.line.is_empty() && !touches {
             self.line.push(' ');
         }
@@ -178,7 +184,7 @@ impl Formatter<'_> {
 mod tests {
     use super::format;
     use crate::diagnostic::Report;
-    use crate::syntax::{Kind, scan};
+    use crate::syntax::{TokenKind, scan};
     use proptest::prelude::*;
 
     #[test]
@@ -211,7 +217,7 @@ mod tests {
     /// Everything but white space and needless semicolons.
     fn tokens(text: &str) -> Vec<String> {
         let tokens = scan(0, text, &mut Report::new()).into_iter();
-        let tokens = tokens.filter(|token| !matches!(token.kind, Kind::Newline | Kind::Semicolon));
+        let tokens = tokens.filter(|token| !matches!(token.kind, TokenKind::Newline | TokenKind::Semicolon));
         tokens.map(|token| text[token.start..token.end].trim_end().replace("\r\n", "\n")).collect()
     }
 

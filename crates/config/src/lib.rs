@@ -25,7 +25,7 @@ pub use read::{
     HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, nearest, parse_addresses, parse_disk, parse_field_text,
     parse_memory, parse_origin, parse_php_address, show_origin,
 };
-pub use source::{Disk, Memory, Sources};
+pub use source::{Disk, MemorySource, Sources};
 
 use diagnostic::Report;
 use include::Loader;
@@ -56,7 +56,7 @@ pub fn load_admin(path: &Path, sources: &dyn Sources) -> model::Admin {
 /// Reads a text as if it were the file `flatout.kdl` in the current folder, with nothing beside it and no environment.
 pub fn load_text(text: &str) -> Result<Config, Diagnostics> {
     let path = Path::new("flatout.kdl");
-    load(path, &Memory::new().file(path, text))
+    load(path, &MemorySource::new().file(path, text))
 }
 
 /// The configuration for a folder given only by its path.

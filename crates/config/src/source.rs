@@ -60,12 +60,12 @@ impl Sources for Disk {
 
 /// Files and variables held in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct MemorySource {
     files: BTreeMap<PathBuf, Vec<u8>>,
     variables: BTreeMap<String, String>,
 }
 
-impl Memory {
+impl MemorySource {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
@@ -86,7 +86,7 @@ impl Memory {
     }
 }
 
-impl Sources for Memory {
+impl Sources for MemorySource {
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
         let content = self.files.get(&self.identify(path)).ok_or(io::ErrorKind::NotFound)?;
         Ok(content[..content.len().min(bytes_max + 1)].to_vec())

@@ -14,7 +14,7 @@ mod token;
 
 pub use grammar::parse_document;
 pub use node::{Annotation, Node, Property, Scalar, Value};
-pub(crate) use token::{Kind, Token, scan};
+pub(crate) use token::{Token, TokenKind, scan};
 
 /// Levels of blocks. The language itself needs five; the rest is for routes within routes.
 pub(crate) const DEPTH_MAX: usize = 32;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use flatout_config::encode::without_places;
-use flatout_config::{Code, Config, Disk, Memory, Style, adapt, format, load, load_text, to_kdl};
+use flatout_config::{Code, Config, Disk, MemorySource, Style, adapt, format, load, load_text, to_kdl};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn a_printed_configuration_reads_as_the_same() {
         // It is neat, and its twin says the same too.
         assert_eq!(format::format("printed.kdl", &printed).unwrap(), printed);
         let json = adapt::kdl_to_json("printed.kdl", &printed).unwrap().to_string();
-        let sources = Memory::new().file("twin.json", json.clone());
+        let sources = MemorySource::new().file("twin.json", json.clone());
         assert_same(&config, &load(Path::new("twin.json"), &sources).unwrap());
         let kdl = adapt::json_to_kdl(&json).unwrap();
         assert_eq!(adapt::kdl_to_json("again.kdl", &kdl).unwrap().to_string(), json);
@@ -114,7 +114,7 @@ fn hostile_texts_are_refused_quickly() {
 /// Files of many levels of blocks that include one another within: the tree is bounded as a whole.
 #[test]
 fn blocks_through_includes_are_bounded() {
-    let mut sources = Memory::new().file("flatout.kdl", "site { include \"0.kdl\"; files \".\" }\n");
+    let mut sources = MemorySource::new().file("flatout.kdl", "site { include \"0.kdl\"; files \".\" }\n");
     for level in 0..15 {
         let include = format!("include \"{}.kdl\"", level + 1);
         let text = format!("{}{include}{}", "route \"/a\" { ".repeat(30), "}\n".repeat(30));
@@ -127,7 +127,7 @@ fn blocks_through_includes_are_bounded() {
 #[test]
 fn includes_are_bounded() {
     // Each of ten files includes all of the next ten twice: thousands, without a bound.
-    let mut sources = Memory::new().file("flatout.kdl", "include \"0-*.kdl\"\nsite { files \".\" }\n");
+    let mut sources = MemorySource::new().file("flatout.kdl", "include \"0-*.kdl\"\nsite { files \".\" }\n");
     for level in 0..10 {
         for index in 0..10 {
             sources = sources.file(format!("{level}-{index}.kdl"), format!("include \"{}-*.kdl\"\n", level + 1));

@@ -1,7 +1,7 @@
 //! The process's accelerator: opening its store, and the operators' view of it.
 
-use crate::bell::{Bell, Event};
 use crate::cache::CacheReply;
+use crate::events::{EventSender, WorkerEvent};
 use crate::failure::{Failure, say};
 use crate::memory::decide_budget;
 use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgedProxy};
@@ -30,7 +30,7 @@ pub(crate) fn open_store(
     config: &Config,
     spec: &Spec,
     (shares, workers): (Shares, usize),
-    bell: &Bell,
+    event_sender: &EventSender,
 ) -> Result<(), Failure> {
     if accelerator.store().is_some() {
         return Ok(());
@@ -54,22 +54,22 @@ pub(crate) fn open_store(
         say(&format!("warning: {warning}"));
     }
     if let Some(store) = accelerator.store() {
-        let bell = bell.clone();
-        store.on_notice(Box::new(move |line| bell.ring(Event::Said(format!("disk {line}")))));
+        let event_sender = event_sender.clone();
+        store.on_notice(Box::new(move |line| event_sender.send(WorkerEvent::Said(format!("disk {line}")))));
     }
     Ok(())
 }
 
 /// Lets the control thread report when an origin is ejected or returns, so that workers do not wait for standard
 /// error.
-pub(crate) fn tell_changes(accelerator: &Accelerator, bell: &Bell) {
-    let bell = bell.clone();
+pub(crate) fn tell_changes(accelerator: &Accelerator, event_sender: &EventSender) {
+    let event_sender = event_sender.clone();
     accelerator.on_change(Box::new(move |origin, change| {
         let what = match change {
             Change::ChecksPassed | Change::TrialPassed => "is in again",
             Change::ChecksFailed | Change::Paused | Change::TrialFailed => "is left out",
         };
-        bell.ring(Event::Said(format!("origin {origin} {what}: [{}] {}", change.name(), change.text())));
+        event_sender.send(WorkerEvent::Said(format!("origin {origin} {what}: [{}] {}", change.name(), change.text())));
     }));
 }
 

@@ -3,7 +3,7 @@
 use crate::listeners::Address;
 use crate::logs::any_on_stdout;
 use crate::memory::default_bytes;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
 use flatout_config::show_origin;
 use flatout_net::cgroup::MemoryLimit;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 /// Prints the lines; to standard error if a log uses standard output.
-pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], workers: usize) {
+pub(crate) fn announce(source: &ConfigSource, config: &Config, addresses: &[Address], workers: usize) {
     let mut text = String::new();
     for address in addresses {
         let scheme = if address.protocol == Protocol::Tls { "https" } else { "http" };
@@ -24,11 +24,11 @@ pub(crate) fn announce(source: &Source, config: &Config, addresses: &[Address], 
     }
     let plural = if workers == 1 { "worker" } else { "workers" };
     let what = match source {
-        Source::File(path) => {
+        ConfigSource::File(path) => {
             let sites = config.sites.len();
             format!("serving {sites} {} of {}", if sites == 1 { "site" } else { "sites" }, path.display())
         }
-        Source::Flags(_) => of_flags(config, &mut text),
+        ConfigSource::Flags(_) => of_flags(config, &mut text),
     };
     let _ = writeln!(text, "{what} with {workers} {plural}; Ctrl-C stops");
     // A closed stream is not a reason to stop.

@@ -3,20 +3,20 @@
 use crate::Options;
 use crate::admin::server::AdminThread;
 use crate::admin::socket::AdminSocket;
-use crate::admin::{Answer, Order, OrderKind, server};
+use crate::admin::{AdminCommand, CommandResult, OrderKind, server};
 use crate::banner::announce;
-use crate::bell::{Bell, Ear, Ended, Event};
 use crate::certificates::{Certificates, LOOK_INTERVAL};
 use crate::confine::Confinement;
+use crate::events::{EventReceiver, EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
 use crate::logs::any_on_stdout;
 use crate::shares::Shares;
-use crate::status::{Shared, describe, phase_name};
+use crate::status::{StatusState, describe, phase_name};
 use crate::supervisor::Supervisor;
 use crate::upgrade::Upgrade;
-use crate::watch::Watch;
+use crate::watch::FolderWatcher;
 use crate::workers::{Workers, worker_name};
 use arc_swap::ArcSwap;
 use flatout_config::model::Config;
@@ -25,7 +25,7 @@ use flatout_engine::engine::Engine;
 use flatout_engine::spec::{PagesShared, Spec};
 use flatout_net::access::Logs;
 use flatout_net::counters::{Counters, sum_rows};
-use flatout_net::server::{Phase, Signals, Told};
+use flatout_net::server::{Phase, SignalAction, Signals};
 use flatout_proxy::Accelerator;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -52,7 +52,7 @@ pub(crate) struct Control {
     /// Each worker's share of the descriptors.
     pub(crate) shares: Shares,
     /// `None` if nothing is watched.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<FolderWatcher>,
     /// `None` if https is impossible.
     pub(crate) certificates: Option<Certificates>,
     pub(crate) addresses: Vec<Address>,
@@ -61,9 +61,9 @@ pub(crate) struct Control {
     pub(crate) admin: Option<AdminSocket>,
     pub(crate) admin_thread: Option<AdminThread>,
     pub(crate) confinement: Option<Confinement>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) bell: Bell,
-    pub(crate) ear: Ear,
+    pub(crate) shared: Arc<StatusState>,
+    pub(crate) event_sender: EventSender,
+    pub(crate) event_receiver: EventReceiver,
     pub(crate) signals: Signals,
     pub(crate) supervisor: Supervisor,
     /// The warning to print at startup if it runs as root.
@@ -88,8 +88,8 @@ impl Control {
             while let Some(told) = self.signals.next() {
                 self.handle_signal(told);
             }
-            self.ear.quiet();
-            while let Some(event) = self.ear.next() {
+            self.event_receiver.quiet();
+            while let Some(event) = self.event_receiver.next() {
                 self.handle_event(event);
             }
             self.look_at_upgrade();
@@ -110,7 +110,7 @@ impl Control {
     /// Waits for the first event.
     fn wait(&self, alive_at: Instant, looked_at: Instant) -> Result<(), Failure> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN)];
-        fds.push(PollFd::from_borrowed_fd(self.ear.fd(), PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.event_receiver.fd(), PollFlags::IN));
         fds.extend(self.upgrade.as_ref().map(|upgrade| PollFd::from_borrowed_fd(upgrade.fd(), PollFlags::IN)));
         let left = |interval: Duration, since: Instant| interval.saturating_sub(since.elapsed());
         let waits = [
@@ -136,36 +136,36 @@ impl Control {
         }
     }
 
-    fn handle_signal(&mut self, told: Told) {
+    fn handle_signal(&mut self, told: SignalAction) {
         match told {
-            Told::Stop => self.stop(),
-            Told::Reload => {
+            SignalAction::Stop => self.stop(),
+            SignalAction::Reload => {
                 self.reload();
             }
-            Told::Report => {
+            SignalAction::Report => {
                 self.logs.reopen();
                 self.print_counters();
             }
-            Told::Upgrade => self.begin_upgrade(None),
+            SignalAction::Upgrade => self.begin_upgrade(None),
         }
     }
 
-    fn handle_event(&mut self, event: Event) {
+    fn handle_event(&mut self, event: WorkerEvent) {
         match event {
-            Event::Started { confined } => self.handle_started(confined),
-            Event::Ended(index, ended) => self.handle_ended(index, ended),
-            Event::Order(order) => self.handle_order(order),
-            Event::Said(text) => say(&text),
+            WorkerEvent::Started { confined } => self.handle_started(confined),
+            WorkerEvent::Ended(index, ended) => self.handle_ended(index, ended),
+            WorkerEvent::Order(order) => self.handle_order(order),
+            WorkerEvent::Said(text) => say(&text),
         }
     }
 
-    fn handle_order(&mut self, Order { kind, answer }: Order) {
+    fn handle_order(&mut self, AdminCommand { kind, answer }: AdminCommand) {
         let reply = match kind {
             OrderKind::Reload => self.reload(),
             OrderKind::Upgrade => return self.begin_upgrade(Some(answer)),
             OrderKind::Stop => {
                 self.stop();
-                Answer { status: 202, text: "stopping\n".to_owned() }
+                CommandResult { status: 202, text: "stopping\n".to_owned() }
             }
         };
         // The receiver may have stopped waiting.
@@ -181,7 +181,7 @@ impl Control {
         self.shared.view().landlock = confined;
         self.show();
         if let Some(admin) = &self.admin {
-            match server::start(admin, Arc::clone(&self.shared), self.bell.clone()) {
+            match server::start(admin, Arc::clone(&self.shared), self.event_sender.clone()) {
                 Ok(thread) => self.admin_thread = Some(thread),
                 Err(failure) => say(&format!("warning: {failure}")),
             }
@@ -214,16 +214,16 @@ impl Control {
     }
 
     /// Handles the end of a worker, which is a failure of the whole process unless it was stopped.
-    fn handle_ended(&mut self, index: usize, ended: Ended) {
+    fn handle_ended(&mut self, index: usize, ended: WorkerEnd) {
         self.workers.join(index);
         let name = worker_name(index);
         let failed = match ended {
-            Ended::Well(report) => {
+            WorkerEnd::Well(report) => {
                 self.connections_cut += report.connections_cut;
                 (self.workers.phase() == Phase::Serve).then(|| "it exited unexpectedly".to_owned())
             }
-            Ended::Failed(error) => Some(error.to_string()),
-            Ended::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
+            WorkerEnd::Failed(error) => Some(error.to_string()),
+            WorkerEnd::Panicked(text) => Some(format!("it panicked ({text}); please report this")),
         };
         let Some(failed) = failed else { return };
         say(&format!(
@@ -315,7 +315,7 @@ impl Control {
             say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));
         }
         // Pending orders are dropped with the receiver, which notifies their clients; then the last response.
-        drop(self.ear);
+        drop(self.event_receiver);
         if let Some(thread) = self.admin_thread {
             thread.finish();
         }

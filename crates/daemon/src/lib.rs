@@ -11,7 +11,7 @@
 //! | `reload` | the atomic switch to a new configuration |
 //! | `upgrade`, `inherit` | handing over to a new process, and taking over |
 //! | `listeners`, `arrange` | sockets by address; stable listener numbers |
-//! | `workers`, `bell` | worker threads, their commands, and events |
+//! | `workers`, `event_sender` | worker threads, their commands, and events |
 //! | [`admin`], [`status`], `metrics` | the admin socket, status and metrics |
 //! | `certificates`, `authority` | TLS certificates, and the local certificate authority |
 //! | `watch` | file changes reported by the kernel |
@@ -30,11 +30,11 @@ pub mod admin;
 mod arrange;
 mod authority;
 mod banner;
-mod bell;
 pub mod cache;
 mod certificates;
 mod confine;
 mod control;
+mod events;
 pub mod failure;
 pub mod here;
 mod inherit;
@@ -59,7 +59,7 @@ mod watch;
 mod workers;
 
 pub use failure::Failure;
-pub use source::Source;
+pub use source::ConfigSource;
 
 use flatout_config::Style;
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ use std::process::ExitCode;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The source of the configuration.
-    pub source: Source,
+    pub source: ConfigSource,
     /// The style of diagnostics.
     pub style: Style,
     /// True if the process must not run without its admin socket.

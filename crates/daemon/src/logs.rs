@@ -1,7 +1,7 @@
 //! The configuration's logs as settings of the log writer.
 
 use flatout_config::model::{self, Config};
-use flatout_net::access::{Field, Format, LogSettings, Rotation, Target};
+use flatout_net::access::{AccessField, Format, LogDestination, LogSettings, Rotation};
 
 /// The logs of `config`, by index.
 pub(crate) fn log_settings(config: &Config) -> Vec<LogSettings> {
@@ -15,9 +15,9 @@ pub(crate) fn any_on_stdout(config: &Config) -> bool {
 
 fn settings(log: &model::Log) -> LogSettings {
     let target = match &log.target {
-        model::LogTarget::File(path) => Target::File(path.clone()),
-        model::LogTarget::Stdout => Target::Stdout,
-        model::LogTarget::Syslog(path) => Target::Syslog(path.clone()),
+        model::LogTarget::File(path) => LogDestination::File(path.clone()),
+        model::LogTarget::Stdout => LogDestination::Stdout,
+        model::LogTarget::Syslog(path) => LogDestination::Syslog(path.clone()),
     };
     let format = match log.format {
         model::LogFormat::Combined => Format::Combined,
@@ -30,26 +30,26 @@ fn settings(log: &model::Log) -> LogSettings {
     LogSettings { target, format, fields, rotation, mode: log.mode }
 }
 
-fn field_of(field: model::LogField) -> Field {
+fn field_of(field: model::LogField) -> AccessField {
     use model::LogField as Asked;
     match field {
-        Asked::Time => Field::Time,
-        Asked::Client => Field::Client,
-        Asked::Host => Field::Host,
-        Asked::Method => Field::Method,
-        Asked::Target => Field::Target,
-        Asked::Version => Field::Version,
-        Asked::Status => Field::Status,
-        Asked::BodyBytes => Field::BodyBytes,
-        Asked::Referer => Field::Referer,
-        Asked::UserAgent => Field::UserAgent,
-        Asked::Outcome => Field::Outcome,
-        Asked::Ending => Field::Ending,
-        Asked::DurationUs => Field::DurationUs,
-        Asked::Tls => Field::Tls,
-        Asked::Site => Field::Site,
-        Asked::User => Field::User,
-        Asked::Cache => Field::Cache,
+        Asked::Time => AccessField::Time,
+        Asked::Client => AccessField::Client,
+        Asked::Host => AccessField::Host,
+        Asked::Method => AccessField::Method,
+        Asked::Target => AccessField::Target,
+        Asked::Version => AccessField::Version,
+        Asked::Status => AccessField::Status,
+        Asked::BodyBytes => AccessField::BodyBytes,
+        Asked::Referer => AccessField::Referer,
+        Asked::UserAgent => AccessField::UserAgent,
+        Asked::Outcome => AccessField::Outcome,
+        Asked::Ending => AccessField::Ending,
+        Asked::DurationUs => AccessField::DurationUs,
+        Asked::Tls => AccessField::Tls,
+        Asked::Site => AccessField::Site,
+        Asked::User => AccessField::User,
+        Asked::Cache => AccessField::Cache,
     }
 }
 

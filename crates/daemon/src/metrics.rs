@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, generated at each scrape from the workers' counters: in text format 0.0.4, or as
 //! OpenMetrics if the scraper requests it.
 
-use crate::status::Shared;
+use crate::status::StatusState;
 use crate::store::{MetricKind, MetricRow};
 use flatout_engine::MetricsFormat;
 use flatout_http::refusal::Refusal;
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 /// All metrics as text.
-pub(crate) fn encode_metrics(shared: &Shared, format: MetricsFormat) -> String {
+pub(crate) fn encode_metrics(shared: &StatusState, format: MetricsFormat) -> String {
     let rows = Rows::gather(shared);
     if format == MetricsFormat::Text {
         return rows.to_text();
@@ -58,7 +58,7 @@ struct Family {
 struct Rows(Vec<Family>);
 
 impl Rows {
-    fn gather(shared: &Shared) -> Self {
+    fn gather(shared: &StatusState) -> Self {
         let mut rows = Self(Vec::new());
         let sum = |pick: fn(&Counters) -> &Counter| shared.sum(|counters| pick(counters).get());
         rows.counter("requests", "Requests answered, refused ones included.", sum(|c| &c.requests));
@@ -173,34 +173,34 @@ impl Rows {
     }
 }
 
-fn status_classes(shared: &Shared) -> Vec<(&'static str, u64)> {
+fn status_classes(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
     let sample =
         |(index, class): (usize, &&'static str)| (*class, shared.sum(|counters| counters.status_classes[index].get()));
     classes.iter().enumerate().map(sample).collect()
 }
 
-fn tls_failures(shared: &Shared) -> Vec<(&'static str, u64)> {
+fn tls_failures(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let sample = |(index, failure): (usize, &TlsFailure)| {
         (failure.name(), shared.sum(|counters| counters.tls_failures[index].get()))
     };
     TlsFailure::ALL.iter().enumerate().map(sample).collect()
 }
 
-fn outcomes(shared: &Shared) -> Vec<(&'static str, u64)> {
+fn outcomes(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let sample = |(index, name): (usize, &&'static str)| {
         (*name, shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)))
     };
     shared.outcomes.iter().enumerate().map(sample).collect()
 }
 
-fn refusals(shared: &Shared) -> Vec<(&'static str, u64)> {
+fn refusals(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let sample =
         |(index, refusal): (usize, &Refusal)| (refusal.name(), shared.sum(|counters| counters.refusals[index].get()));
     Refusal::ALL.iter().enumerate().map(sample).collect()
 }
 
-fn closes(shared: &Shared) -> Vec<(&'static str, u64)> {
+fn closes(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let sample =
         |(index, reason): (usize, &CloseReason)| (reason.name(), shared.sum(|counters| counters.closes[index].get()));
     CloseReason::ALL.iter().enumerate().map(sample).collect()
@@ -231,7 +231,7 @@ mod tests {
     use super::encode_metrics;
     use crate::cache::CacheReply;
     use crate::purge::{PurgeReply, PurgeRequest, PurgedProxy};
-    use crate::status::Shared;
+    use crate::status::StatusState;
     use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
     use flatout_engine::MetricsFormat;
     use flatout_engine::explain::Question;
@@ -251,7 +251,7 @@ mod tests {
         counters[0].outcomes[1].add(7);
         let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
         let text = encode_metrics(
-            &Shared::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)),
+            &StatusState::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)),
             MetricsFormat::OpenMetrics,
         );
         for line in [
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn rows_of_the_store_come_too() {
         let logs = Arc::new(Logs::open(&[], Box::new(|_| {})).unwrap());
-        let shared = Shared::new(vec![Arc::default()], &[], logs, Arc::new(Two));
+        let shared = StatusState::new(vec![Arc::default()], &[], logs, Arc::new(Two));
         let text = encode_metrics(&shared, MetricsFormat::OpenMetrics);
         for line in [
             "# TYPE flatout_cache_lookups counter",

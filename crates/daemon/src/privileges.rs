@@ -1,7 +1,7 @@
 //! Dropping root privileges, after everything that needs them is open.
 
 use crate::failure::Failure;
-use crate::source::Source;
+use crate::source::ConfigSource;
 use flatout_config::model::Config;
 use flatout_net::process::{Identity, become_user, find_group, find_user};
 use rustix::process::{getegid, geteuid};
@@ -47,16 +47,16 @@ pub(crate) fn find_identity(config: &Config, now: Identity) -> Result<Identity, 
 }
 
 /// The warning for a process that is started as root and stays root.
-pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: &Source) -> Option<String> {
+pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: &ConfigSource) -> Option<String> {
     let stays_root = geteuid().is_root() && identity.is_none_or(|identity| identity.uid == 0);
     stays_root.then(|| {
         let danger =
             "warning: flatout runs as root: an attacker who takes over this process controls the whole machine";
         let remedy = match source {
             // One line is enough for a command typed by hand; a service needs the remedy as well.
-            Source::Flags(_) => return danger.to_owned(),
-            Source::File(_) if config.user.is_some() => "choose a `user` other than root",
-            Source::File(_) => "set `user` in the configuration",
+            ConfigSource::Flags(_) => return danger.to_owned(),
+            ConfigSource::File(_) if config.user.is_some() => "choose a `user` other than root",
+            ConfigSource::File(_) => "set `user` in the configuration",
         };
         format!("{danger}\n  try: {remedy}, or start flatout as another user")
     })

@@ -2,7 +2,7 @@
 //! Connections, and requests in progress, are not affected.
 
 use crate::accelerate::open_store;
-use crate::admin::Answer;
+use crate::admin::CommandResult;
 use crate::arrange::arrange;
 use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
@@ -41,12 +41,12 @@ struct Prepared {
 
 impl Control {
     /// Reads the configuration again and, if it is valid, puts it in force. Also prints the result to standard error.
-    pub(crate) fn reload(&mut self) -> Answer {
+    pub(crate) fn reload(&mut self) -> CommandResult {
         if self.workers.phase() != Phase::Serve || !self.announced {
-            return Answer { status: 409, text: "not now: this process is starting or stopping\n".to_owned() };
+            return CommandResult { status: 409, text: "not now: this process is starting or stopping\n".to_owned() };
         }
         if self.upgrade.is_some() {
-            return Answer { status: 409, text: "not now: an upgrade is under way\n".to_owned() };
+            return CommandResult { status: 409, text: "not now: an upgrade is under way\n".to_owned() };
         }
         self.supervisor.reloading();
         let answer = match self.prepare() {
@@ -56,7 +56,7 @@ impl Control {
                 self.shared.view().last_error = None;
                 let text = format!("reloaded, generation {generation}{changes}\n");
                 say(text.trim_end());
-                Answer { status: 200, text }
+                CommandResult { status: 200, text }
             }
             Err(failure) => self.refuse(&failure),
         };
@@ -64,14 +64,14 @@ impl Control {
         answer
     }
 
-    fn refuse(&self, failure: &Failure) -> Answer {
+    fn refuse(&self, failure: &Failure) -> CommandResult {
         self.shared.reloads_refused.fetch_add(1, Ordering::Relaxed);
         let heading = "the new configuration is refused; the old one stays in force";
         let text = if failure.diagnostics { failure.text.clone() } else { format!("error: {}", failure.text) };
         let text = format!("{text}\n{heading}\n");
         say(text.trim_end());
         self.shared.view().last_error = Some(text.clone());
-        Answer { status: if failure.code == EXIT_USAGE { 422 } else { 500 }, text }
+        CommandResult { status: if failure.code == EXIT_USAGE { 422 } else { 500 }, text }
     }
 
     /// Does everything that can fail. It changes nothing of the running configuration except the log files, which
@@ -152,7 +152,7 @@ impl Control {
         }
         // The first use of a store. It has no responses in progress, so only this thread waits for its disks.
         let shares = (self.shares, self.workers.all.len());
-        if let Err(failure) = open_store(&self.accelerator, &config, &spec, shares, &self.bell) {
+        if let Err(failure) = open_store(&self.accelerator, &config, &spec, shares, &self.event_sender) {
             // The limit has shrunk since it was checked.
             say(&format!("warning: nothing is stored: {}", failure.text));
         }

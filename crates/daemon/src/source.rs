@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// The source of the configuration.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ConfigSource {
     /// This file and its includes.
     File(PathBuf),
     /// Settings from flags. They never change; a reload reopens the folders, certificates and logs they name.
     Flags(Box<Config>),
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads it. Diagnostics are in `style`.
     ///
     /// # Errors

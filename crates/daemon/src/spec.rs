@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
-use crate::status::Shared;
+use crate::status::StatusState;
 use flatout_config::model::Config;
 use flatout_engine::spec::{PagesShared, Sources, Spec};
 use flatout_engine::{MetricsText, SpecError};
@@ -10,7 +10,7 @@ use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
 /// The source of the `metrics` step: the counters of all workers, once they exist.
-pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<Shared>>>) -> MetricsText {
+pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<StatusState>>>) -> MetricsText {
     let shared = Arc::clone(shared);
     Arc::new(move |format| shared.get().map(|shared| encode_metrics(shared, format)).unwrap_or_default())
 }

@@ -6,10 +6,10 @@ use crate::accelerate::{View, open_store, tell_changes};
 use crate::admin::path::Places;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
-use crate::bell::{Bell, Event, bell};
 use crate::certificates::{Certificates, Loaded};
 use crate::confine::Confinement;
 use crate::control::Control;
+use crate::events::{EventSender, WorkerEvent, event_channel};
 use crate::failure::{Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, listen_options};
@@ -17,11 +17,11 @@ use crate::logs::log_settings;
 use crate::prepare::prepare_files;
 use crate::privileges::{decide_identity, drop_privileges, root_warning};
 use crate::shares::{Shares, raise_open_files, share_descriptors};
-use crate::source::Source;
+use crate::source::ConfigSource;
 use crate::spec::{compile, metrics_text, open_pages};
-use crate::status::Shared;
+use crate::status::StatusState;
 use crate::supervisor::Supervisor;
-use crate::watch::Watch;
+use crate::watch::FolderWatcher;
 use crate::workers::{Worker, Workers, start_worker};
 use arc_swap::ArcSwap;
 use flatout_config::model::{Admin, Certificate, Config, Protocol};
@@ -63,7 +63,7 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     let spec = compile(&config, None, &metrics, &accelerator, &pages)?;
     // A reload can add https to a configuration file, but not to flags: unused parts are not created.
     let mut certificates = match &options.source {
-        Source::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
+        ConfigSource::Flags(config) if config.listeners.iter().all(|on| on.protocol == Protocol::Plain) => None,
         _ => Some(Certificates::new()?),
     };
     // Certificate files may be readable by root only; the local authority must be readable by the final user.
@@ -95,16 +95,17 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
     // Before the workers: the first handshake finds a certificate, and everything that can fail has failed before the
     // first connection.
     let shown = certificates.as_mut().map(|certificates| certificates.show(loaded)).unwrap_or_default();
-    let watch = Watch::start(&spec)?;
-    let (bell, ear) = bell().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
-    tell_changes(&accelerator, &bell);
+    let watch = FolderWatcher::start(&spec)?;
+    let (event_sender, event_receiver) =
+        event_channel().map_err(|error| Failure::runtime(format!("no descriptor: {error}")))?;
+    tell_changes(&accelerator, &event_sender);
     let confinement = config.landlock.then(|| Confinement::of(&spec));
     let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
     let shares = share_descriptors(descriptors, worker_count, addresses.len());
     // As the final user, who owns the folders on disk.
-    open_store(&accelerator, &config, &spec, (shares, worker_count), &bell)?;
+    open_store(&accelerator, &config, &spec, (shares, worker_count), &event_sender)?;
     let (phase, phases) = phase_channel();
-    let crew = Crew {
+    let configuration = WorkerConfiguration {
         spec: Arc::clone(&spec),
         services: open_services(&config),
         cache_limits: cache_limits(&config, shares),
@@ -112,12 +113,12 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         confinement: confinement.clone(),
         tls: certificates.as_ref().map(Certificates::server),
         phases,
-        bell: bell.clone(),
+        event_sender: event_sender.clone(),
     };
-    let all = crew.start_all(&addresses, &counters, &logs)?;
+    let all = configuration.start_all(&addresses, &counters, &logs)?;
     let in_force = Arc::new(ArcSwap::new(Arc::clone(&spec)));
     let view = Arc::new(View::new(&accelerator, &in_force));
-    let shared = Arc::new(Shared::new(counters, Engine::OUTCOMES, Arc::clone(&logs), view));
+    let shared = Arc::new(StatusState::new(counters, Engine::OUTCOMES, Arc::clone(&logs), view));
     // It is empty until now, so this call succeeds.
     let _ = told.set(Arc::clone(&shared));
     shared.view().certificates = shown;
@@ -139,8 +140,8 @@ pub(crate) fn start(options: Options) -> Result<Control, Failure> {
         admin_thread: None,
         confinement,
         shared,
-        bell,
-        ear,
+        event_sender,
+        event_receiver,
         signals,
         supervisor: Supervisor::find(),
         root_warning,
@@ -292,7 +293,7 @@ fn timeouts(config: &Config) -> Timeouts {
 }
 
 /// The parts common to all workers.
-struct Crew {
+struct WorkerConfiguration {
     spec: Arc<Spec>,
     services: Arc<Services>,
     cache_limits: CacheLimits,
@@ -300,10 +301,10 @@ struct Crew {
     confinement: Option<Confinement>,
     tls: Option<Arc<TlsServer>>,
     phases: watch::Receiver<Phase>,
-    bell: Bell,
+    event_sender: EventSender,
 }
 
-impl Crew {
+impl WorkerConfiguration {
     /// Starts a worker for each of `counters`. None begins before all threads exist: if one cannot be created for
     /// lack of memory, the others must not have failed for the same reason.
     fn start_all(
@@ -337,7 +338,7 @@ impl Crew {
         let (spec, services) = (Arc::clone(&self.spec), Arc::clone(&self.services));
         let (cache_limits, settings, phases) = (self.cache_limits, self.settings, self.phases.clone());
         let (confinement, tls, log) = (self.confinement.clone(), self.tls.clone(), logs.worker());
-        let started = self.bell.clone();
+        let started = self.event_sender.clone();
         let all_exist = Arc::clone(all_exist);
         let body = move || {
             all_exist.wait();
@@ -345,9 +346,9 @@ impl Crew {
             let handler = Engine::new(spec, services, cache_limits);
             let parts = WorkerParts { handler, settings, tls, listeners, commands: obeyed, log, counters, phases };
             // Runs after the worker has its listeners.
-            run_worker(parts, async move { started.ring(Event::Started { confined }) })
+            run_worker(parts, async move { started.send(WorkerEvent::Started { confined }) })
         };
-        start_worker(index, commands, self.bell.clone(), body)
+        start_worker(index, commands, self.event_sender.clone(), body)
     }
 }
 

@@ -20,7 +20,7 @@ pub const STATUS_SCHEMA: &str = "flatout-status/1";
 const REASONS_MAX: usize = 20;
 
 /// State shared by all threads.
-pub(crate) struct Shared {
+pub(crate) struct StatusState {
     /// One set per worker.
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Names of the workers' outcomes.
@@ -157,7 +157,7 @@ pub(crate) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl Shared {
+impl StatusState {
     pub(crate) fn new(
         counters: Vec<Arc<Counters>>,
         outcomes: &'static [&'static str],

@@ -4,7 +4,7 @@
 //! that is reported, and this process continues. Once it is ready, both accept from the same sockets for a moment;
 //! then this process stops accepting, and leaves queued connections to the new one.
 
-use crate::admin::Answer;
+use crate::admin::CommandResult;
 use crate::control::Control;
 use crate::failure::say;
 use crate::inherit::{ADMIN, LISTENERS, READY, READY_WORD, format_listeners};
@@ -30,7 +30,7 @@ pub(crate) struct Upgrade {
     ready: OwnedFd,
     since: Instant,
     /// The receiver of the result.
-    asker: Option<SyncSender<Answer>>,
+    asker: Option<SyncSender<CommandResult>>,
 }
 
 /// The message on the pipe.
@@ -80,7 +80,7 @@ impl Upgrade {
 
 impl Control {
     /// Starts the new process; `asker` receives the result.
-    pub(crate) fn begin_upgrade(&mut self, asker: Option<SyncSender<Answer>>) {
+    pub(crate) fn begin_upgrade(&mut self, asker: Option<SyncSender<CommandResult>>) {
         let refused = if self.workers.phase() != Phase::Serve || !self.announced {
             Some("not now: this process is starting or stopping")
         } else if self.upgrade.is_some() {
@@ -188,7 +188,7 @@ impl Control {
         self.report_failed_upgrade(upgrade.asker.as_ref(), why);
     }
 
-    fn report_failed_upgrade(&self, asker: Option<&SyncSender<Answer>>, text: &str) {
+    fn report_failed_upgrade(&self, asker: Option<&SyncSender<CommandResult>>, text: &str) {
         self.shared.upgrades_failed.fetch_add(1, Ordering::Relaxed);
         let text = format!("upgrade failed: {text}; this process goes on");
         say(&format!("error: {text}"));
@@ -198,8 +198,8 @@ impl Control {
 }
 
 /// Sends the result to the client, if it still waits.
-fn tell(asker: Option<&SyncSender<Answer>>, status: u16, text: &str) {
+fn tell(asker: Option<&SyncSender<CommandResult>>, status: u16, text: &str) {
     if let Some(asker) = asker {
-        let _ = asker.try_send(Answer { status, text: format!("{text}\n") });
+        let _ = asker.try_send(CommandResult { status, text: format!("{text}\n") });
     }
 }

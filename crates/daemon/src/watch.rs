@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 type Epochs = Vec<(PathBuf, Arc<AtomicU64>)>;
 
 /// The watcher.
-pub(crate) struct Watch {
+pub(crate) struct FolderWatcher {
     watcher: INotifyWatcher,
     epochs: Arc<Mutex<Epochs>>,
 }
 
-impl Watch {
+impl FolderWatcher {
     /// Watches the folders of `spec`; `None` if there are none.
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl Watch {
 ///
 /// # Errors
 /// If no inotify watch is left.
-pub(crate) fn extend(watch: &mut Option<Watch>, spec: &Spec) -> Result<(), Failure> {
+pub(crate) fn extend(watch: &mut Option<FolderWatcher>, spec: &Spec) -> Result<(), Failure> {
     for (folder, epoch) in wanted(spec) {
         let watch = match watch {
             Some(watch) => watch,
-            None => watch.insert(Watch::new()?),
+            None => watch.insert(FolderWatcher::new()?),
         };
         let is_known = watch.epochs().iter().any(|(_, known)| Arc::ptr_eq(known, &epoch));
         if is_known {
@@ -68,7 +68,7 @@ pub(crate) fn extend(watch: &mut Option<Watch>, spec: &Spec) -> Result<(), Failu
 }
 
 /// Drops watches that `spec`, the configuration in force, does not need.
-pub(crate) fn retain(watch: Option<&mut Watch>, spec: &Spec) {
+pub(crate) fn retain(watch: Option<&mut FolderWatcher>, spec: &Spec) {
     let Some(watch) = watch else { return };
     let wanted = wanted(spec);
     let gone: Epochs = watch
@@ -118,7 +118,7 @@ fn explain(folder: &Path, error: &notify::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Epochs, Watch, raise};
+    use super::{Epochs, FolderWatcher, raise};
     use notify::event::{AccessKind, Flag, ModifyKind};
     use notify::{Event, EventKind, RecursiveMode, Watcher};
     use std::path::Path;
@@ -146,7 +146,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("flatout-watch-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let epoch = Arc::new(AtomicU64::new(0));
-        let mut watch = Watch::new().unwrap();
+        let mut watch = FolderWatcher::new().unwrap();
         watch.epochs().push((folder.canonicalize().unwrap(), Arc::clone(&epoch)));
         watch.watcher.watch(&folder, RecursiveMode::Recursive).unwrap();
         let mut seen = 0;

@@ -1,6 +1,6 @@
 //! The worker threads: starting, commands, and the handling of their ends.
 
-use crate::bell::{Bell, Ended, Event};
+use crate::events::{EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::Failure;
 use crate::threads::explain_failure;
 use flatout_net::server::{Command, Phase, WorkerReport};
@@ -33,21 +33,21 @@ pub(crate) fn worker_name(index: usize) -> String {
     format!("worker-{index}")
 }
 
-/// Starts worker number `index`, which runs `body`. Its end is sent to `bell` in any case.
+/// Starts worker number `index`, which runs `body`. Its end is sent to `event_sender` in any case.
 pub(crate) fn start_worker<H>(
     index: usize,
     commands: UnboundedSender<Command<H>>,
-    bell: Bell,
+    event_sender: EventSender,
     body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static,
 ) -> Result<Worker<H>, Failure> {
     let run = move || {
         // After a panic only the worker's counters are used, which are plain numbers.
         let ended = match catch_unwind(AssertUnwindSafe(body)) {
-            Ok(Ok(report)) => Ended::Well(report),
-            Ok(Err(error)) => Ended::Failed(error),
-            Err(payload) => Ended::Panicked(panic_text(payload.as_ref())),
+            Ok(Ok(report)) => WorkerEnd::Well(report),
+            Ok(Err(error)) => WorkerEnd::Failed(error),
+            Err(payload) => WorkerEnd::Panicked(panic_text(payload.as_ref())),
         };
-        bell.ring(Event::Ended(index, ended));
+        event_sender.send(WorkerEvent::Ended(index, ended));
     };
     let thread = thread::Builder::new().name(worker_name(index)).spawn(run);
     let thread = thread.map_err(|error| Failure::runtime(explain_failure(&format!("worker {}", index + 1), &error)))?;
@@ -106,17 +106,17 @@ impl<H> Workers<H> {
 #[cfg(test)]
 mod tests {
     use super::start_worker;
-    use crate::bell::{Ended, Event, bell};
+    use crate::events::{WorkerEnd, WorkerEvent, event_channel};
     use flatout_net::server::{WorkerReport, command_channel};
     use std::io;
 
-    fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> Ended {
-        let (bell, ear) = bell().unwrap();
+    fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> WorkerEnd {
+        let (event_sender, event_receiver) = event_channel().unwrap();
         let (commands, _) = command_channel::<()>();
-        let mut worker = start_worker(7, commands, bell, body).unwrap();
+        let mut worker = start_worker(7, commands, event_sender, body).unwrap();
         worker.thread.take().unwrap().join().unwrap();
-        match ear.next() {
-            Some(Event::Ended(7, ended)) => ended,
+        match event_receiver.next() {
+            Some(WorkerEvent::Ended(7, ended)) => ended,
             other => panic!("{other:?}"),
         }
     }
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn every_end_of_a_worker_is_told() {
         assert!(
-            matches!(end_of(|| Ok(WorkerReport { connections_cut: 2 })), Ended::Well(report) if report.connections_cut == 2)
+            matches!(end_of(|| Ok(WorkerReport { connections_cut: 2 })), WorkerEnd::Well(report) if report.connections_cut == 2)
         );
-        assert!(matches!(end_of(|| Err(io::ErrorKind::OutOfMemory.into())), Ended::Failed(_)));
-        assert!(matches!(end_of(|| panic!("a defect")), Ended::Panicked(text) if text == "a defect"));
+        assert!(matches!(end_of(|| Err(io::ErrorKind::OutOfMemory.into())), WorkerEnd::Failed(_)));
+        assert!(matches!(end_of(|| panic!("a defect")), WorkerEnd::Panicked(text) if text == "a defect"));
     }
 }

@@ -1,6 +1,6 @@
 //! SQLite connection for pages: configuration, restrictions and time limits.
 
-use crate::pending::Watch;
+use crate::pending::PendingWatch;
 use crate::reason::{DataError, DataReason};
 use rusqlite::config::DbConfig;
 use rusqlite::ffi::{self, ErrorCode};
@@ -83,7 +83,7 @@ pub(crate) struct Bounds {
     /// True if a statement attempted something forbidden.
     forbidden: AtomicBool,
     /// Tracks whether the running statement's result is still awaited; if not, it is stopped.
-    asker: Mutex<Option<Watch>>,
+    asker: Mutex<Option<PendingWatch>>,
     /// Pages in the write-ahead log after the last commit.
     pub(crate) log_pages: AtomicU32,
 }
@@ -240,7 +240,7 @@ impl Bounds {
     }
 
     /// Begins a statement, which stops at `until` or when `asker` reports that the result is no longer awaited.
-    pub(crate) fn run_until(&self, until: Instant, asker: Option<Watch>) {
+    pub(crate) fn run_until(&self, until: Instant, asker: Option<PendingWatch>) {
         self.run_until.store(self.since_start(until), Ordering::Relaxed);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = asker;
     }
@@ -255,7 +255,12 @@ impl Bounds {
         let until = self.run_until.load(Ordering::Relaxed);
         until != u64::MAX
             && (self.since_start(Instant::now()) >= until
-                || self.asker.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Watch::is_given_up))
+                || self
+                    .asker
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_ref()
+                    .is_some_and(PendingWatch::is_given_up))
     }
 
     /// Waits briefly for another process's lock; returns false at the deadline.

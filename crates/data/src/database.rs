@@ -3,12 +3,12 @@
 use crate::connection::{Role, Session};
 use crate::limits::Limits;
 use crate::pending::{Pending, Promise, pair, ready};
-use crate::queue::{Queue, Refused};
+use crate::queue::{JobQueue, RefusedJob};
 use crate::reason::{DataError, DataReason};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::value::{Parameters, Statement};
-use crate::writer::Job;
+use crate::writer::WriteJob;
 use crate::writing::Writing;
 use crate::{reader, writer};
 use std::collections::HashMap;
@@ -52,14 +52,14 @@ pub struct Counts {
 /// An open file. Dropping it ends its threads.
 struct File {
     path: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<DatabaseShared>,
 }
 
 /// State shared by the threads and handles of a file.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) reads: Queue<Ask>,
-    writes: Queue<Job>,
+pub(crate) struct DatabaseShared {
+    pub(crate) reads: JobQueue<ReadJob>,
+    writes: JobQueue<WriteJob>,
     readers: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) counters: Counters,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Counters {
 
 /// A queued statement.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct ReadJob {
     pub(crate) sql: Box<str>,
     pub(crate) parameters: Parameters,
     pub(crate) limits: Limits,
@@ -84,7 +84,7 @@ pub(crate) struct Ask {
     pub(crate) promise: Promise<Rows>,
 }
 
-impl Ask {
+impl ReadJob {
     /// Deadline for its start.
     pub(crate) fn wait_until(&self) -> Instant {
         self.asked_at + Duration::from_millis(self.limits.wait_max_ms)
@@ -129,7 +129,7 @@ impl Database {
     pub fn migrate(&self, folder: &Path) -> Result<Vec<String>, DataError> {
         let (promise, pending) = pair();
         let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
-        self.file.shared.write(Job::Migrate { folder: folder.to_owned(), wait_until, promise });
+        self.file.shared.write(WriteJob::Migrate { folder: folder.to_owned(), wait_until, promise });
         pending.wait()
     }
 
@@ -138,7 +138,7 @@ impl Database {
     pub fn sync_commits(&self) -> Result<(), DataError> {
         let (promise, pending) = pair();
         let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
-        self.file.shared.write(Job::SyncCommits { wait_until, promise });
+        self.file.shared.write(WriteJob::SyncCommits { wait_until, promise });
         pending.wait()
     }
 
@@ -153,8 +153,8 @@ impl Database {
         let (ask, pending) = self.ask(sql, parameters);
         if let Err(refused) = self.file.shared.reads.push(ask, self.limits.queue_max) {
             let (ask, reason) = match refused {
-                Refused::Full(ask) => (ask, DataReason::QueueFull),
-                Refused::Closed(ask) => (ask, DataReason::Stopped),
+                RefusedJob::Full(ask) => (ask, DataReason::QueueFull),
+                RefusedJob::Closed(ask) => (ask, DataReason::Stopped),
             };
             self.file.shared.counters.failed.fetch_add(1, Ordering::Relaxed);
             ask.promise.keep(Err(reason.into()));
@@ -165,7 +165,7 @@ impl Database {
     /// Runs a statement on the writer, in effect in a separate transaction. It is committed when the result arrives.
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (ask, pending) = self.ask(sql, parameters);
-        self.file.shared.write(Job::One(ask));
+        self.file.shared.write(WriteJob::One(ask));
         pending
     }
 
@@ -175,7 +175,7 @@ impl Database {
             return ready(Ok(Vec::new()));
         }
         let (promise, pending) = pair();
-        self.file.shared.write(Job::Whole { statements, limits: self.limits, asked_at: Instant::now(), promise });
+        self.file.shared.write(WriteJob::Whole { statements, limits: self.limits, asked_at: Instant::now(), promise });
         pending
     }
 
@@ -184,7 +184,7 @@ impl Database {
     /// deadlocks until [`Limits::transaction_max_ms`] ends both.
     pub fn begin(&self) -> Pending<Transaction> {
         let (promise, pending) = pair();
-        self.file.shared.write(Job::Begin { limits: self.limits, asked_at: Instant::now(), promise });
+        self.file.shared.write(WriteJob::Begin { limits: self.limits, asked_at: Instant::now(), promise });
         pending
     }
 
@@ -200,20 +200,20 @@ impl Database {
         }
     }
 
-    fn ask(&self, sql: &str, parameters: Parameters) -> (Ask, Pending<Rows>) {
+    fn ask(&self, sql: &str, parameters: Parameters) -> (ReadJob, Pending<Rows>) {
         let (promise, pending) = pair();
-        (Ask { sql: sql.into(), parameters, limits: self.limits, asked_at: Instant::now(), promise }, pending)
+        (ReadJob { sql: sql.into(), parameters, limits: self.limits, asked_at: Instant::now(), promise }, pending)
     }
 }
 
-impl Shared {
+impl DatabaseShared {
     /// Queues a job for the writer, or refuses it.
-    pub(crate) fn write(&self, job: Job) {
+    pub(crate) fn write(&self, job: WriteJob) {
         let jobs_max = job.queue_max();
         let (job, reason) = match self.writes.push(job, jobs_max) {
             Ok(()) => return,
-            Err(Refused::Full(job)) => (job, DataReason::QueueFull),
-            Err(Refused::Closed(job)) => (job, DataReason::Stopped),
+            Err(RefusedJob::Full(job)) => (job, DataReason::QueueFull),
+            Err(RefusedJob::Closed(job)) => (job, DataReason::Stopped),
         };
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         job.refuse(reason);
@@ -224,9 +224,9 @@ impl File {
     /// Opens the file with its writer, without readers.
     fn open(path: PathBuf, limits: Limits) -> Result<Self, DataError> {
         let session = Session::open(&path, Role::Writer, wait_until(limits))?;
-        let shared = Arc::new(Shared {
-            reads: Queue::new(),
-            writes: Queue::new(),
+        let shared = Arc::new(DatabaseShared {
+            reads: JobQueue::new(),
+            writes: JobQueue::new(),
             readers: Mutex::default(),
             counters: Counters::default(),
         });

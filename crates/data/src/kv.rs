@@ -9,7 +9,7 @@ mod shard;
 mod tests;
 
 use foldhash::fast::RandomState;
-use shard::Shard;
+use shard::KvShard;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,7 +117,7 @@ pub struct KvCounts {
 /// Key-value store shared by workers. Methods take the time in milliseconds of a monotonic clock, and `ttl_ms`, the
 /// time to live of the value; `None`: until it is deleted or evicted.
 pub struct Kv {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<KvShard>; SHARDS],
     limits: KvLimits,
     hasher: RandomState,
 }
@@ -131,7 +131,7 @@ impl Kv {
             .min(bytes_max.saturating_sub(limits.key_bytes_max.saturating_add(shard::ENTRY_BYTES)));
         let limits = KvLimits { value_bytes_max, ..limits };
         let entries_max = limits.entries_max.div_ceil(SHARDS).max(1);
-        let shards = std::array::from_fn(|_| Mutex::new(Shard::new(bytes_max, entries_max)));
+        let shards = std::array::from_fn(|_| Mutex::new(KvShard::new(bytes_max, entries_max)));
         Self { shards, limits, hasher: RandomState::default() }
     }
 
@@ -236,7 +236,7 @@ impl Kv {
         Ok(())
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, KvShard> {
         // Bits from the middle: the table within the shard uses those at either end.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
@@ -249,7 +249,7 @@ impl fmt::Debug for Kv {
 }
 
 /// Ignores poison: a panic leaves a shard readable.
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<KvShard>) -> MutexGuard<'_, KvShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -12,69 +12,74 @@ use std::thread::{self, Thread};
 /// not begun is then cancelled, a running query is stopped, and a running write continues.
 #[must_use = "dropped, nothing is asked"]
 pub struct Pending<T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<PendingValue<T>>,
 }
 
 /// Sender of a [`Pending`]. Dropped without a result, it sends [`DataReason::Failed`].
 pub(crate) struct Promise<T> {
-    slot: Arc<Slot<T>>,
+    slot: Arc<PendingValue<T>>,
 }
 
-struct Slot<T> {
-    state: Mutex<State<T>>,
+struct PendingValue<T> {
+    state: Mutex<PendingState<T>>,
     given_up: AtomicBool,
 }
 
 /// Observer of whether a [`Pending`] is still awaited.
 #[derive(Clone)]
-pub(crate) struct Watch(Arc<dyn Waited>);
+pub(crate) struct PendingWatch(Arc<dyn Waited>);
 
 trait Waited: Send + Sync {
     fn is_given_up(&self) -> bool;
 }
 
-impl<T: Send> Waited for Slot<T> {
+impl<T: Send> Waited for PendingValue<T> {
     fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
 }
 
-impl Watch {
+impl PendingWatch {
     /// Returns true if the result is no longer awaited.
     pub(crate) fn is_given_up(&self) -> bool {
         self.0.is_given_up()
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for PendingWatch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Watch(given up: {})", self.is_given_up())
     }
 }
 
-enum State<T> {
+enum PendingState<T> {
     Empty,
     Waited(Waker),
     Full(Result<T, DataError>),
     Taken,
 }
 
-impl<T> Slot<T> {
+impl<T> PendingValue<T> {
     /// Ignores poison: every change is a single step, so the state is consistent after a panic.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, PendingState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Creates a promise and its future.
 pub(crate) fn pair<T>() -> (Promise<T>, Pending<T>) {
-    let slot = Arc::new(Slot { state: Mutex::new(State::Empty), given_up: AtomicBool::new(false) });
+    let slot = Arc::new(PendingValue { state: Mutex::new(PendingState::Empty), given_up: AtomicBool::new(false) });
     (Promise { slot: Arc::clone(&slot) }, Pending { slot })
 }
 
 /// A future with an immediate result.
 pub(crate) fn ready<T>(answer: Result<T, DataError>) -> Pending<T> {
-    Pending { slot: Arc::new(Slot { state: Mutex::new(State::Full(answer)), given_up: AtomicBool::new(false) }) }
+    Pending {
+        slot: Arc::new(PendingValue {
+            state: Mutex::new(PendingState::Full(answer)),
+            given_up: AtomicBool::new(false),
+        }),
+    }
 }
 
 impl<T> Promise<T> {
@@ -90,12 +95,12 @@ impl<T> Promise<T> {
 
     fn give(&self, answer: Result<T, DataError>) {
         let mut state = self.slot.lock();
-        if matches!(*state, State::Full(_) | State::Taken) {
+        if matches!(*state, PendingState::Full(_) | PendingState::Taken) {
             return;
         }
-        let before = std::mem::replace(&mut *state, State::Full(answer));
+        let before = std::mem::replace(&mut *state, PendingState::Full(answer));
         drop(state);
-        if let State::Waited(waker) = before {
+        if let PendingState::Waited(waker) = before {
             waker.wake();
         }
     }
@@ -103,8 +108,8 @@ impl<T> Promise<T> {
 
 impl<T: Send + 'static> Promise<T> {
     /// Returns an observer.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.slot) as Arc<dyn Waited>)
+    pub(crate) fn watch(&self) -> PendingWatch {
+        PendingWatch(Arc::clone(&self.slot) as Arc<dyn Waited>)
     }
 }
 
@@ -126,14 +131,16 @@ impl<T> Future for Pending<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.slot.lock();
         match &mut *state {
-            State::Empty => *state = State::Waited(context.waker().clone()),
-            State::Waited(waker) => waker.clone_from(context.waker()),
-            State::Full(_) => {
-                if let State::Full(answer) = std::mem::replace(&mut *state, State::Taken) {
+            PendingState::Empty => *state = PendingState::Waited(context.waker().clone()),
+            PendingState::Waited(waker) => waker.clone_from(context.waker()),
+            PendingState::Full(_) => {
+                if let PendingState::Full(answer) = std::mem::replace(&mut *state, PendingState::Taken) {
                     return Poll::Ready(answer);
                 }
             }
-            State::Taken => return Poll::Ready(Err(DataError::new(DataReason::Failed, "it was answered already"))),
+            PendingState::Taken => {
+                return Poll::Ready(Err(DataError::new(DataReason::Failed, "it was answered already")));
+            }
         }
         Poll::Pending
     }

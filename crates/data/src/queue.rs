@@ -6,24 +6,24 @@ use std::time::Instant;
 
 /// Queue for one or several threads.
 #[derive(Debug)]
-pub(crate) struct Queue<J> {
-    state: Mutex<State<J>>,
-    bell: Condvar,
+pub(crate) struct JobQueue<J> {
+    state: Mutex<QueueState<J>>,
+    wakeup: Condvar,
 }
 
 #[derive(Debug)]
-struct State<J> {
+struct QueueState<J> {
     jobs: VecDeque<J>,
     /// Sleeping threads.
     idle: usize,
     /// Sleeping threads that were notified.
-    rung: usize,
+    wakeups: usize,
     closed: bool,
 }
 
 /// A refused job, returned to its sender.
 #[derive(Debug)]
-pub(crate) enum Refused<J> {
+pub(crate) enum RefusedJob<J> {
     /// The queue is full.
     Full(J),
     /// The queue is closed.
@@ -41,33 +41,33 @@ pub(crate) enum Next<J> {
     Closed,
 }
 
-impl<J> Queue<J> {
+impl<J> JobQueue<J> {
     pub(crate) fn new() -> Self {
-        let state = State { jobs: VecDeque::new(), idle: 0, rung: 0, closed: false };
-        Self { state: Mutex::new(state), bell: Condvar::new() }
+        let state = QueueState { jobs: VecDeque::new(), idle: 0, wakeups: 0, closed: false };
+        Self { state: Mutex::new(state), wakeup: Condvar::new() }
     }
 
     /// Ignores poison: every change is a single step, so the state is consistent after a panic.
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a job, unless `jobs_max` are queued.
-    pub(crate) fn push(&self, job: J, jobs_max: usize) -> Result<(), Refused<J>> {
+    pub(crate) fn push(&self, job: J, jobs_max: usize) -> Result<(), RefusedJob<J>> {
         let mut state = self.lock();
         if state.closed {
-            return Err(Refused::Closed(job));
+            return Err(RefusedJob::Closed(job));
         }
         if state.jobs.len() >= jobs_max {
-            return Err(Refused::Full(job));
+            return Err(RefusedJob::Full(job));
         }
         state.jobs.push_back(job);
         // A running thread checks again before it sleeps, and notifying is a system call.
-        let ring = state.idle > state.rung;
-        state.rung += usize::from(ring);
+        let ring = state.idle > state.wakeups;
+        state.wakeups += usize::from(ring);
         drop(state);
         if ring {
-            self.bell.notify_one();
+            self.wakeup.notify_one();
         }
         Ok(())
     }
@@ -92,18 +92,18 @@ impl<J> Queue<J> {
             }
             state.idle += 1;
             state = match until {
-                None => self.bell.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
                     let patience = until.saturating_duration_since(Instant::now());
                     if patience.is_zero() {
                         state.idle -= 1;
                         return Next::Late;
                     }
-                    self.bell.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
+                    self.wakeup.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
             state.idle -= 1;
-            state.rung = state.rung.saturating_sub(1);
+            state.wakeups = state.wakeups.saturating_sub(1);
         }
     }
 
@@ -119,7 +119,7 @@ impl<J> Queue<J> {
     /// Closes the queue to new jobs; queued ones remain.
     pub(crate) fn finish(&self) {
         self.lock().closed = true;
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     /// Closes the queue and returns the queued jobs.
@@ -128,7 +128,7 @@ impl<J> Queue<J> {
         state.closed = true;
         let jobs = std::mem::take(&mut state.jobs);
         drop(state);
-        self.bell.notify_all();
+        self.wakeup.notify_all();
         jobs
     }
 }

@@ -1,14 +1,14 @@
 //! Reading thread.
 
 use crate::connection::Session;
-use crate::database::{Ask, Shared};
+use crate::database::{DatabaseShared, ReadJob};
 use crate::statement::{self, Ran};
-use crate::writer::Job;
+use crate::writer::WriteJob;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 /// Runs statements until the queue is closed.
-pub(crate) fn run(session: &Session, shared: &Shared) {
+pub(crate) fn run(session: &Session, shared: &DatabaseShared) {
     while let Some(ask) = shared.reads.pop() {
         let Some(ask) = ask.in_time(&shared.counters) else { continue };
         // A panic is a defect; the thread continues with the next statement.
@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session, shared: &Shared) {
     }
 }
 
-fn answer(session: &Session, shared: &Shared, ask: Ask) {
+fn answer(session: &Session, shared: &DatabaseShared, ask: ReadJob) {
     session.bounds.wait_until(ask.wait_until());
     match statement::read(session, &ask.sql, &ask.parameters, &ask.limits, ask.promise.watch()) {
         Ok(Ran::Rows(rows)) => {
@@ -24,7 +24,7 @@ fn answer(session: &Session, shared: &Shared, ask: Ask) {
             ask.promise.keep(Ok(rows));
         }
         // Forward it to the writer. Its time in the queue counts from its original start.
-        Ok(Ran::Writes) => shared.write(Job::One(ask)),
+        Ok(Ran::Writes) => shared.write(WriteJob::One(ask)),
         Err(error) => {
             shared.counters.failed.fetch_add(1, Ordering::Relaxed);
             ask.promise.keep(Err(error));

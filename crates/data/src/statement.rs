@@ -2,7 +2,7 @@
 
 use crate::connection::{Session, failure};
 use crate::limits::Limits;
-use crate::pending::Watch;
+use crate::pending::PendingWatch;
 use crate::reason::{DataError, DataReason};
 use crate::rows::Rows;
 use crate::value::{Parameters, Value, ValueRef};
@@ -24,7 +24,7 @@ pub(crate) fn read(
     sql: &str,
     parameters: &Parameters,
     limits: &Limits,
-    asker: Watch,
+    asker: PendingWatch,
 ) -> Result<Ran, DataError> {
     let mut statement = prepare(session, sql)?;
     if !statement.readonly() {

@@ -3,7 +3,7 @@
 use crate::database::Counters;
 use crate::limits::Limits;
 use crate::pending::{Pending, Promise, pair};
-use crate::queue::{Next, Queue, Refused};
+use crate::queue::{JobQueue, Next, RefusedJob};
 use crate::reason::{DataError, DataReason};
 use crate::rows::Rows;
 use crate::statement;
@@ -26,7 +26,7 @@ pub struct Transaction {
 /// State shared by a transaction's handle and the writer.
 #[derive(Debug)]
 struct Led {
-    steps: Queue<Step>,
+    steps: JobQueue<TransactionCommand>,
     limits: Limits,
     /// It ended by timeout rather than by an error.
     late: AtomicBool,
@@ -34,13 +34,13 @@ struct Led {
 
 /// A request to a transaction.
 #[derive(Debug)]
-enum Step {
+enum TransactionCommand {
     Execute { sql: Box<str>, parameters: Parameters, promise: Promise<Rows> },
     Commit(Promise<()>),
     Rollback(Promise<()>),
 }
 
-impl Step {
+impl TransactionCommand {
     fn fail(self, error: DataError) {
         match self {
             Self::Execute { promise, .. } => promise.keep(Err(error)),
@@ -50,11 +50,11 @@ impl Step {
 }
 
 impl Led {
-    fn push(&self, step: Step) {
+    fn push(&self, step: TransactionCommand) {
         let (step, reason) = match self.steps.push(step, STEPS_MAX) {
             Ok(()) => return,
-            Err(Refused::Full(step)) => (step, DataReason::QueueFull),
-            Err(Refused::Closed(step)) => (step, self.ended()),
+            Err(RefusedJob::Full(step)) => (step, DataReason::QueueFull),
+            Err(RefusedJob::Closed(step)) => (step, self.ended()),
         };
         step.fail(reason.into());
     }
@@ -77,21 +77,21 @@ impl Transaction {
     /// SQLite rolls back everything: later statements then fail with [`DataReason::TransactionEnded`].
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (promise, pending) = pair();
-        self.shared.push(Step::Execute { sql: sql.into(), parameters, promise });
+        self.shared.push(TransactionCommand::Execute { sql: sql.into(), parameters, promise });
         pending
     }
 
     /// Commits. On an error nothing was committed.
     pub fn commit(self) -> Pending<()> {
         let (promise, pending) = pair();
-        self.shared.push(Step::Commit(promise));
+        self.shared.push(TransactionCommand::Commit(promise));
         pending
     }
 
     /// Rolls back. Dropping does the same, without confirmation.
     pub fn rollback(self) -> Pending<()> {
         let (promise, pending) = pair();
-        self.shared.push(Step::Rollback(promise));
+        self.shared.push(TransactionCommand::Rollback(promise));
         pending
     }
 }
@@ -110,10 +110,10 @@ pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Trans
     }
     counters.transactions.fetch_add(1, Ordering::Relaxed);
     let until = Instant::now() + Duration::from_millis(limits.transaction_max_ms);
-    let led = Arc::new(Led { steps: Queue::new(), limits, late: AtomicBool::new(false) });
+    let led = Arc::new(Led { steps: JobQueue::new(), limits, late: AtomicBool::new(false) });
     promise.keep(Ok(Transaction { shared: Arc::clone(&led) }));
     let last = follow(writing, &led, until, counters);
-    if let Some(Step::Commit(promise)) = last {
+    if let Some(TransactionCommand::Commit(promise)) = last {
         let committed = writing.command(Command::Commit);
         writing.undo();
         led.end();
@@ -121,21 +121,21 @@ pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Trans
     }
     writing.undo();
     led.end();
-    if let Some(Step::Rollback(promise)) = last {
+    if let Some(TransactionCommand::Rollback(promise)) = last {
         promise.keep(Ok(()));
     }
 }
 
 /// Runs statements until the transaction ends. Returns the request that ended it, if any.
-fn follow(writing: &Writing<'_>, led: &Led, until: Instant, counters: &Counters) -> Option<Step> {
+fn follow(writing: &Writing<'_>, led: &Led, until: Instant, counters: &Counters) -> Option<TransactionCommand> {
     loop {
         match led.steps.pop_until(Some(until)) {
-            Next::Job(step @ Step::Execute { .. }) if Instant::now() >= until => {
+            Next::Job(step @ TransactionCommand::Execute { .. }) if Instant::now() >= until => {
                 led.late.store(true, Ordering::Release);
                 step.fail(led.ended().into());
                 return None;
             }
-            Next::Job(Step::Execute { sql, parameters, promise }) => {
+            Next::Job(TransactionCommand::Execute { sql, parameters, promise }) => {
                 let run_until = until.min(Instant::now() + Duration::from_millis(led.limits.statement_max_ms));
                 let answer =
                     writing.part(|| statement::write(writing.session, &sql, &parameters, &led.limits, run_until));

@@ -1,10 +1,10 @@
 //! Writing thread: runs jobs in order, and combines queued writes into one commit.
 
 use crate::connection::Session;
-use crate::database::{Ask, Counters};
+use crate::database::{Counters, ReadJob};
 use crate::limits::Limits;
 use crate::pending::Promise;
-use crate::queue::Queue;
+use crate::queue::JobQueue;
 use crate::reason::{DataError, DataReason};
 use crate::rows::Rows;
 use crate::transaction::{self, Transaction};
@@ -34,9 +34,9 @@ const RESTART_WAIT: Duration = Duration::from_millis(100);
 
 /// Job of the writer.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum WriteJob {
     /// A single statement.
-    One(Ask),
+    One(ReadJob),
     /// A batch transaction.
     Whole { statements: Vec<Statement>, limits: Limits, asked_at: Instant, promise: Promise<Vec<Rows>> },
     /// An interactive transaction.
@@ -48,12 +48,12 @@ pub(crate) enum Job {
 }
 
 /// Result of a job, reported after the commit.
-enum Outcome {
+enum WriteResult {
     Rows(Rows),
     Whole(Vec<Rows>),
 }
 
-impl Job {
+impl WriteJob {
     pub(crate) fn queue_max(&self) -> usize {
         match self {
             Self::One(ask) => ask.limits.queue_max,
@@ -116,27 +116,27 @@ impl Job {
     }
 
     /// Runs it in an open transaction.
-    fn run(&self, session: &Session) -> Result<Outcome, DataError> {
+    fn run(&self, session: &Session) -> Result<WriteResult, DataError> {
         let run = |sql: &str, parameters, limits: &Limits| {
             let until = Instant::now() + Duration::from_millis(limits.statement_max_ms);
             statement::write(session, sql, parameters, limits, until)
         };
         match self {
-            Self::One(ask) => run(&ask.sql, &ask.parameters, &ask.limits).map(Outcome::Rows),
+            Self::One(ask) => run(&ask.sql, &ask.parameters, &ask.limits).map(WriteResult::Rows),
             Self::Whole { statements, limits, .. } => statements
                 .iter()
                 .map(|statement| run(&statement.sql, &statement.parameters, limits))
                 .collect::<Result<_, _>>()
-                .map(Outcome::Whole),
+                .map(WriteResult::Whole),
             Self::Begin { .. } | Self::Migrate { .. } | Self::SyncCommits { .. } => Err(DataReason::Failed.into()),
         }
     }
 
     /// Reports its result.
-    fn tell(self, outcome: Result<Outcome, DataError>) {
+    fn tell(self, outcome: Result<WriteResult, DataError>) {
         match (self, outcome) {
-            (Self::One(ask), Ok(Outcome::Rows(rows))) => ask.promise.keep(Ok(rows)),
-            (Self::Whole { promise, .. }, Ok(Outcome::Whole(rows))) => promise.keep(Ok(rows)),
+            (Self::One(ask), Ok(WriteResult::Rows(rows))) => ask.promise.keep(Ok(rows)),
+            (Self::Whole { promise, .. }, Ok(WriteResult::Whole(rows))) => promise.keep(Ok(rows)),
             (job, Err(error)) => job.fail(error),
             (job, Ok(_)) => job.refuse(DataReason::Failed),
         }
@@ -144,16 +144,16 @@ impl Job {
 }
 
 /// Runs jobs until the queue is closed.
-pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters) {
+pub(crate) fn run(writing: &Writing<'_>, queue: &JobQueue<WriteJob>, counters: &Counters) {
     let mut checkpoint_at = CHECKPOINT_PAGES;
     while let Some(job) = queue.pop() {
         let Some(job) = job.in_time(counters) else { continue };
         writing.session.bounds.wait_until(job.wait_until());
         // A panic is a defect; roll back what it left open, and continue with the next job.
         let _ = catch_unwind(AssertUnwindSafe(|| match job {
-            Job::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
-            Job::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
-            Job::SyncCommits { promise, .. } => promise.keep(writing.session.sync_commits()),
+            WriteJob::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
+            WriteJob::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
+            WriteJob::SyncCommits { promise, .. } => promise.keep(writing.session.sync_commits()),
             job => batch(writing, job, queue, counters),
         }));
         writing.undo();
@@ -164,13 +164,13 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &Queue<Job>, counters: &Counters
 /// Runs a job and queued ones in one transaction, each rolled back separately if it fails, and reports all results
 /// after the commit. If the transaction fails as a whole (a full disk, ON CONFLICT ROLLBACK), a single job must be the
 /// cause: each then gets a separate transaction.
-fn batch(writing: &Writing<'_>, first: Job, queue: &Queue<Job>, counters: &Counters) {
+fn batch(writing: &Writing<'_>, first: WriteJob, queue: &JobQueue<WriteJob>, counters: &Counters) {
     if let Err(error) = writing.command(Command::Begin) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
         return first.fail(error);
     }
     let started = Instant::now();
-    let mut done: Vec<(Job, Result<Outcome, DataError>)> = Vec::new();
+    let mut done: Vec<(WriteJob, Result<WriteResult, DataError>)> = Vec::new();
     let mut next = Some(first);
     let mut whole = Ok(());
     while let Some(job) = next.take() {
@@ -181,7 +181,7 @@ fn batch(writing: &Writing<'_>, first: Job, queue: &Queue<Job>, counters: &Count
             break;
         }
         while next.is_none() && done.len() < BATCH_MAX && started.elapsed() < BATCH_MAX_TIME && writing.can_share() {
-            let Some(job) = queue.pop_if(Job::is_unit) else { break };
+            let Some(job) = queue.pop_if(WriteJob::is_unit) else { break };
             next = job.in_time(counters);
         }
     }
@@ -202,7 +202,7 @@ fn batch(writing: &Writing<'_>, first: Job, queue: &Queue<Job>, counters: &Count
 
 /// Runs a job again in a separate transaction, unless it failed by its own timeout: SQLite rolls back everything when
 /// it stops one.
-fn again(writing: &Writing<'_>, job: Job, outcome: Result<Outcome, DataError>, counters: &Counters) {
+fn again(writing: &Writing<'_>, job: WriteJob, outcome: Result<WriteResult, DataError>, counters: &Counters) {
     if outcome.as_ref().is_err_and(|error| error.reason == DataReason::StatementTimeout) {
         return tell(job, outcome, counters);
     }
@@ -210,7 +210,7 @@ fn again(writing: &Writing<'_>, job: Job, outcome: Result<Outcome, DataError>, c
 }
 
 /// Runs a job in a separate transaction.
-fn alone(writing: &Writing<'_>, job: Job, counters: &Counters) {
+fn alone(writing: &Writing<'_>, job: WriteJob, counters: &Counters) {
     let Some(job) = job.in_time(counters) else { return };
     writing.session.bounds.wait_until(job.wait_until());
     let outcome = writing.command(Command::Begin).and_then(|()| job.run(writing.session));
@@ -222,7 +222,7 @@ fn alone(writing: &Writing<'_>, job: Job, counters: &Counters) {
     tell(job, outcome, counters);
 }
 
-fn tell(job: Job, outcome: Result<Outcome, DataError>, counters: &Counters) {
+fn tell(job: WriteJob, outcome: Result<WriteResult, DataError>, counters: &Counters) {
     let counter = if outcome.is_ok() { &counters.writes } else { &counters.failed };
     counter.fetch_add(1, Ordering::Relaxed);
     job.tell(outcome);

@@ -5,7 +5,7 @@ use flatout_config::model::Respond;
 use flatout_net::page::page_response;
 use flatout_net::response::{Body, Response};
 use flatout_proxy::Refused;
-use flatout_serve::files::{ErrorAnswer, Policy};
+use flatout_serve::files::{ErrorAnswer, HeaderPolicy};
 
 /// Methods allowed on read-only resources.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -64,7 +64,7 @@ impl From<flatout_fastcgi::Refused> for Failure {
 }
 
 /// The built-in page for `failure`.
-pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
+pub(crate) fn error_page(failure: &Failure, policy: &HeaderPolicy) -> Response {
     let fields: Vec<(&str, &str)> = failure.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let response = page_response(failure.status, failure.text, &fields, failure.outcome);
     if policy.fields.is_empty() {
@@ -77,7 +77,12 @@ pub(crate) fn error_page(failure: &Failure, policy: &Policy) -> Response {
 }
 
 /// The response to `failure` with `content` as its page.
-pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: Body, policy: &Policy) -> Response {
+pub(crate) fn custom_error_page(
+    failure: &Failure,
+    content_type: &str,
+    content: Body,
+    policy: &HeaderPolicy,
+) -> Response {
     let length = content.len().to_string();
     let mut fields = vec![("Content-Type", content_type), ("Content-Length", length.as_str())];
     fields.extend(failure.fields.iter().map(|(name, value)| (*name, value.as_str())));
@@ -85,7 +90,7 @@ pub(crate) fn custom_error_page(failure: &Failure, content_type: &str, content: 
 }
 
 /// A redirect to `location`, which must be a valid field value.
-pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8) -> Response {
+pub(crate) fn redirect(status: u16, location: &str, policy: &HeaderPolicy, outcome: u8) -> Response {
     let page = page_response(status, "The page is elsewhere.", &[("Location", location)], outcome);
     if policy.fields.is_empty() {
         return page;
@@ -97,13 +102,13 @@ pub(crate) fn redirect(status: u16, location: &str, policy: &Policy, outcome: u8
 }
 
 /// The response of a `respond` step.
-pub(crate) fn respond(respond: &Respond, policy: &Policy) -> Response {
+pub(crate) fn respond(respond: &Respond, policy: &HeaderPolicy) -> Response {
     let outcome = Outcome::Responded.index();
     text(respond.status, &respond.content_type, respond.body.as_bytes(), policy, outcome)
 }
 
 /// A response with `content`. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
-pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Policy, outcome: u8) -> Response {
+pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &HeaderPolicy, outcome: u8) -> Response {
     if !flatout_http::status::has_content(status) {
         return Response::new(status, policy.head(status, &[]), Body::Empty, outcome);
     }
@@ -117,6 +122,6 @@ pub(crate) fn text(status: u16, content_type: &str, content: &[u8], policy: &Pol
 }
 
 /// A 204 with `fields`.
-pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: u8) -> Response {
+pub(crate) fn no_content(fields: &[(&str, &str)], policy: &HeaderPolicy, outcome: u8) -> Response {
     Response::new(204, policy.head(204, fields), Body::Empty, outcome)
 }

@@ -16,10 +16,10 @@ use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
-use flatout_pages::{Folder, PagesWorker};
+use flatout_pages::{PageFolder, PagesWorker};
 use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_serve::cache::CacheLimits;
-use flatout_serve::files::{Files, Policy, Services, Store};
+use flatout_serve::files::{FileStore, Files, HeaderPolicy, Services};
 use flatout_serve::outcome::Outcome as Served;
 use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
@@ -34,7 +34,7 @@ const ANSWERS_MAX: usize = 4096;
 /// Handles requests under one configuration, which [`Engine::swap`] replaces. One per worker.
 pub struct Engine {
     live: RefCell<Rc<Live>>,
-    store: Rc<Store>,
+    store: Rc<FileStore>,
     proxy: Rc<ProxyWorker>,
     pages: Rc<PagesWorker>,
     policy_ids: Rc<Cell<u32>>,
@@ -45,7 +45,7 @@ pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
     pub(crate) proxy: Rc<ProxyWorker>,
-    pub(crate) active: Vec<Rc<Folder>>,
+    pub(crate) active: Vec<Rc<PageFolder>>,
     pub(crate) pages: Rc<PagesWorker>,
     pub(crate) php: Rc<PhpWorker>,
     pub(crate) hints: Vec<Rc<Vec<String>>>,
@@ -71,7 +71,7 @@ impl Live {
     }
 
     /// The response number `id` under `policy`, created by `build` on first use.
-    pub(crate) fn prebuilt(&self, id: u32, policy: &Policy, build: impl FnOnce() -> Response) -> Response {
+    pub(crate) fn prebuilt(&self, id: u32, policy: &HeaderPolicy, build: impl FnOnce() -> Response) -> Response {
         let key = (id, policy.id);
         if let Some(response) = self.answers.borrow().get(&key) {
             return response.clone();
@@ -99,7 +99,7 @@ impl Engine {
     }
 
     fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
-        let store = Store::new(limits, services);
+        let store = FileStore::new(limits, services);
         let proxy = ProxyWorker::new(accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
         let pages_base = u8::try_from(outcome::PAGES_BASE).unwrap_or(u8::MAX);
         let pages = PagesWorker::new(Arc::clone(&spec.pages_shared), pages_base);
@@ -130,7 +130,7 @@ impl Engine {
 
 fn make_live(
     spec: Arc<Spec>,
-    store: &Rc<Store>,
+    store: &Rc<FileStore>,
     proxy: &Rc<ProxyWorker>,
     pages: &Rc<PagesWorker>,
     before: Option<&Live>,
@@ -150,7 +150,7 @@ fn make_live(
     });
     let active = spec.active.iter().map(|step| {
         let known = before.and_then(|before| before.active.iter().find(|folder| Arc::ptr_eq(folder.step(), step)));
-        known.map_or_else(|| Folder::new(Arc::clone(step)), Rc::clone)
+        known.map_or_else(|| PageFolder::new(Arc::clone(step)), Rc::clone)
     });
     // Policies that contain an operation of no new step are unreachable.
     let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
@@ -199,7 +199,7 @@ impl Handler for Engine {
 
     fn handle_error(&self, status: u16, text: &'static str) -> Response {
         // The outcome is not the engine's, so the connection ignores it.
-        error_page(&Failure::served(status, text, Served::ALL[0]), &Policy::default())
+        error_page(&Failure::served(status, text, Served::ALL[0]), &HeaderPolicy::default())
     }
 }
 

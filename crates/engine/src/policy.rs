@@ -4,7 +4,7 @@
 //! lookup and no allocation. The tree is bounded: if requests cause more combinations than it holds, it is cleared.
 
 use flatout_config::model::FieldOp;
-use flatout_serve::files::Policy;
+use flatout_serve::files::HeaderPolicy;
 use foldhash::fast::RandomState;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -16,28 +16,28 @@ const POLICIES_MAX: usize = 1024;
 /// The combinations so far, each with its policy.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    nodes: Vec<Rc<Policy>>,
+    nodes: Vec<Rc<HeaderPolicy>>,
     edges: HashMap<(u32, u32), u32, RandomState>,
     /// Those of the previous configuration: equal ones retain their number, and everything built for them.
-    inherited: Vec<Rc<Policy>>,
+    inherited: Vec<Rc<HeaderPolicy>>,
     ids: Rc<Cell<u32>>,
 }
 
 impl Policies {
-    pub(crate) fn new(inherited: Vec<Rc<Policy>>, ids: Rc<Cell<u32>>) -> Self {
-        Self { nodes: vec![Rc::new(Policy::default())], edges: HashMap::default(), inherited, ids }
+    pub(crate) fn new(inherited: Vec<Rc<HeaderPolicy>>, ids: Rc<Cell<u32>>) -> Self {
+        Self { nodes: vec![Rc::new(HeaderPolicy::default())], edges: HashMap::default(), inherited, ids }
     }
 
     /// The policy at `node`; 0 is the empty one.
-    pub(crate) fn policy(&self, node: u32) -> &Rc<Policy> {
+    pub(crate) fn policy(&self, node: u32) -> &Rc<HeaderPolicy> {
         self.nodes.get(node as usize).unwrap_or(&self.nodes[0])
     }
 
     /// The policies that the next configuration inherits: all of this one's, then those inherited but not used since,
     /// as far as there is room. A worker without requests between two reloads must still recognise its numbers after
     /// both.
-    pub(crate) fn bequeath(&self) -> Vec<Rc<Policy>> {
-        let mut heirs: Vec<Rc<Policy>> = Vec::new();
+    pub(crate) fn bequeath(&self) -> Vec<Rc<HeaderPolicy>> {
+        let mut heirs: Vec<Rc<HeaderPolicy>> = Vec::new();
         let mut ids = HashSet::new();
         for policy in self.nodes.iter().chain(&self.inherited) {
             if heirs.len() < POLICIES_MAX && ids.insert(policy.id) {
@@ -63,7 +63,7 @@ impl Policies {
         let policy = known.cloned().unwrap_or_else(|| {
             // 0 is the empty policy's number.
             self.ids.set(self.ids.get().wrapping_add(1).max(1));
-            Rc::new(Policy { id: self.ids.get(), fields })
+            Rc::new(HeaderPolicy { id: self.ids.get(), fields })
         });
         if self.nodes.len() >= POLICIES_MAX {
             self.nodes.truncate(1);

@@ -27,7 +27,7 @@ use flatout_net::clock::Now;
 use flatout_net::handler::{LaterResponse, Reply, Request};
 use flatout_net::response::Response;
 use flatout_proxy::forward::ALLOW_FORWARDED;
-use flatout_serve::files::Policy;
+use flatout_serve::files::HeaderPolicy;
 use flatout_serve::outcome::Outcome as Served;
 use readings::Reading;
 use std::borrow::Cow;
@@ -57,7 +57,7 @@ pub(crate) fn answer<T: Trace>(
 ) -> Reply {
     let listener = live.spec.listeners.get(request.listener as usize);
     let refuse = |failure: Failure| {
-        let mut response = error_page(&failure, &Policy::default());
+        let mut response = error_page(&failure, &HeaderPolicy::default());
         response.log = listener.map_or(0, |listener| listener.log);
         Reply::Now(response)
     };
@@ -74,7 +74,7 @@ pub(crate) fn answer<T: Trace>(
         Target::Asterisk => {
             let forwards = live.spec.sites.iter().any(|site| site.forwards);
             let allow = if forwards { ALLOW_FORWARDED } else { ALLOW };
-            let mut response = no_content(&[("Allow", allow)], &Policy::default(), Served::Options as u8);
+            let mut response = no_content(&[("Allow", allow)], &HeaderPolicy::default(), Served::Options as u8);
             response.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
@@ -195,7 +195,7 @@ fn redirect_https(
         location.extend_from_slice(query);
     }
     let location = encode_location(&location);
-    let mut response = redirect(308, &location, &Policy::default(), Outcome::HttpsRedirect.index());
+    let mut response = redirect(308, &location, &HeaderPolicy::default(), Outcome::HttpsRedirect.index());
     response.log = site.log;
     response.site = live.site_name(site);
     Some(Ok(Reply::Now(response)))
@@ -330,7 +330,7 @@ impl<'w, T: Trace> Walk<'w, T> {
         no_content(&[("Allow", ALLOW)], &self.policy(), Served::Options as u8)
     }
 
-    fn policy(&self) -> Rc<Policy> {
+    fn policy(&self) -> Rc<HeaderPolicy> {
         Rc::clone(self.live.policies.borrow().policy(self.policy))
     }
 

@@ -2,17 +2,17 @@
 
 use crate::errors;
 use crate::head::{CgiHead, EndFinder};
-use crate::lines::Lines;
+use crate::lines::LineSplitter;
 use crate::outcome::Outcome;
-use crate::record::{Decoder, Event, Header, Kind, ProtocolStatus};
+use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
 use crate::step::Permit;
 use crate::upload::{Upload, UploadError};
 use flatout_config::model::OriginTimeouts;
 use flatout_net::ending::CloseReason;
-use flatout_net::fastcgi::Connection;
+use flatout_net::fastcgi::FastcgiConnection;
 use flatout_net::response::Segment;
 use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{Piece, Source};
+use flatout_net::stream::{ContentEvent, ContentSource};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -30,7 +30,7 @@ pub(crate) struct Failed {
 }
 
 /// State of the response.
-struct Reader {
+struct CgiReader {
     decoder: Decoder,
     finder: EndFinder,
     /// Bytes of the incomplete head.
@@ -38,7 +38,7 @@ struct Reader {
     head: Option<CgiHead>,
     /// Content not yet consumed.
     ready: Vec<u8>,
-    errors: Lines,
+    errors: LineSplitter,
     about: Rc<str>,
     ended: Option<ProtocolStatus>,
     /// Unexpected bytes followed the end.
@@ -46,7 +46,7 @@ struct Reader {
     received_any: bool,
 }
 
-impl Reader {
+impl CgiReader {
     fn new(about: Rc<str>) -> Self {
         Self {
             decoder: Decoder::default(),
@@ -54,7 +54,7 @@ impl Reader {
             stash: Vec::new(),
             head: None,
             ready: Vec::new(),
-            errors: Lines::default(),
+            errors: LineSplitter::default(),
             about,
             ended: None,
             has_surplus: false,
@@ -68,15 +68,15 @@ impl Reader {
             let (used, event) = self.decoder.decode(bytes)?;
             bytes = &bytes[used..];
             match event {
-                Some(Event::Stdout(part)) => self.handle_content(part)?,
-                Some(Event::Stderr(part)) => {
+                Some(RecordEvent::Stdout(part)) => self.handle_content(part)?,
+                Some(RecordEvent::Stderr(part)) => {
                     self.errors.add(part, &mut |line| errors::report(&self.about, line));
                 }
-                Some(Event::End { status, .. }) => {
+                Some(RecordEvent::End { status, .. }) => {
                     self.errors.end(&mut |line| errors::report(&self.about, line));
                     self.ended = Some(status);
                 }
-                Some(Event::StdoutEnd | Event::StderrEnd) | None => {}
+                Some(RecordEvent::StdoutEnd | RecordEvent::StderrEnd) | None => {}
             }
         }
         self.has_surplus = !bytes.is_empty();
@@ -99,13 +99,13 @@ impl Reader {
 }
 
 /// A request in progress.
-pub(crate) struct Exchange {
+pub(crate) struct FastcgiExchange {
     /// `None` once it was returned to the pool.
-    connection: Option<Connection>,
+    connection: Option<FastcgiConnection>,
     upload: Option<Upload>,
     /// The server closed its receiving side. It may still have responded.
     upload_cut: bool,
-    reader: Reader,
+    reader: CgiReader,
     timeouts: OriginTimeouts,
     keeps: bool,
     waits_for: WaitsFor,
@@ -126,7 +126,7 @@ enum WaitsFor {
 
 /// State of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sending {
+enum SendingState {
     /// Everything is sent.
     Done,
     /// The client has no more data at the moment.
@@ -135,10 +135,10 @@ enum Sending {
     Server(bool),
 }
 
-impl Exchange {
+impl FastcgiExchange {
     /// Sends `upload` over `connection`. `keeps`: the request asks the server to leave the connection open.
     pub(crate) fn new(
-        connection: Connection,
+        connection: FastcgiConnection,
         upload: Upload,
         timeouts: OriginTimeouts,
         keeps: bool,
@@ -149,7 +149,7 @@ impl Exchange {
             connection: Some(connection),
             upload: Some(upload),
             upload_cut: false,
-            reader: Reader::new(about),
+            reader: CgiReader::new(about),
             timeouts,
             keeps,
             waits_for: WaitsFor::Nobody,
@@ -223,17 +223,17 @@ impl Exchange {
         let sending = self.send(context)?;
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match sending {
-            Sending::Client => {
+            SendingState::Client => {
                 connection.end_wait();
                 self.waits_for = WaitsFor::Nobody;
             }
-            Sending::Server(has_taken) => {
+            SendingState::Server(has_taken) => {
                 if has_taken || self.waits_for != WaitsFor::Taking {
                     connection.begin_wait(self.timeouts.body_timeout_ms);
                     self.waits_for = WaitsFor::Taking;
                 }
             }
-            Sending::Done => {
+            SendingState::Done => {
                 if self.waits_for != WaitsFor::Head {
                     connection.begin_wait(self.timeouts.head_timeout_ms);
                     self.waits_for = WaitsFor::Head;
@@ -244,24 +244,24 @@ impl Exchange {
     }
 
     /// Sends as much as possible now.
-    fn send(&mut self, context: &mut Context<'_>) -> Result<Sending, Outcome> {
+    fn send(&mut self, context: &mut Context<'_>) -> Result<SendingState, Outcome> {
         if self.upload_cut {
-            return Ok(Sending::Done);
+            return Ok(SendingState::Done);
         }
         let (Some(upload), Some(connection)) = (&mut self.upload, &mut self.connection) else {
-            return Ok(Sending::Done);
+            return Ok(SendingState::Done);
         };
         let before = upload.sent_bytes();
         match upload.poll(connection, context) {
-            Poll::Pending if upload.waits_for_client() => Ok(Sending::Client),
-            Poll::Pending => Ok(Sending::Server(upload.sent_bytes() > before)),
-            Poll::Ready(Ok(())) => Ok(Sending::Done),
+            Poll::Pending if upload.waits_for_client() => Ok(SendingState::Client),
+            Poll::Pending => Ok(SendingState::Server(upload.sent_bytes() > before)),
+            Poll::Ready(Ok(())) => Ok(SendingState::Done),
             Poll::Ready(Err(UploadError::Content(outcome))) => Err(outcome),
             Poll::Ready(Err(UploadError::Socket)) if upload.sent_bytes() == 0 => Err(Outcome::ClosedBeforeHead),
             Poll::Ready(Err(UploadError::Socket)) => {
                 // It may have responded before it closed.
                 self.upload_cut = true;
-                Ok(Sending::Done)
+                Ok(SendingState::Done)
             }
         }
     }
@@ -279,7 +279,7 @@ impl Exchange {
     }
 
     fn fail(&self, outcome: Outcome) -> Failed {
-        let reused = self.connection.as_ref().is_some_and(Connection::is_reused);
+        let reused = self.connection.as_ref().is_some_and(FastcgiConnection::is_reused);
         Failed {
             outcome,
             is_stale: reused && outcome == Outcome::ClosedBeforeHead,
@@ -298,12 +298,12 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for FastcgiExchange {
     fn drop(&mut self) {
         let Some(connection) = &mut self.connection else { return };
         // The response is no longer needed. FCGI_ABORT_REQUEST may reach the server before it notices the close.
         if self.upload.as_ref().is_none_or(Upload::is_between_records) && !self.upload_cut {
-            connection.send_at_once(&Header::new(Kind::AbortRequest, 0).encode());
+            connection.send_at_once(&Header::new(RecordKind::AbortRequest, 0).encode());
         }
         self.reader.errors.end(&mut |line| errors::report(&self.reader.about, line));
     }
@@ -311,7 +311,7 @@ impl Drop for Exchange {
 
 /// A response's content on its way to the client.
 pub(crate) struct Through {
-    exchange: Exchange,
+    exchange: FastcgiExchange,
     /// Remaining bytes, if the script stated a length.
     left: Option<u64>,
     /// Timeout for each piece, in milliseconds.
@@ -320,7 +320,7 @@ pub(crate) struct Through {
 
 impl Through {
     /// Content of `exchange` after its head; `length` bytes if the script stated a length.
-    pub(crate) const fn new(exchange: Exchange, length: Option<u64>) -> Self {
+    pub(crate) const fn new(exchange: FastcgiExchange, length: Option<u64>) -> Self {
         let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
         Self { exchange, left: length, piece_timeout_ms }
     }
@@ -331,20 +331,20 @@ impl Through {
         self
     }
 
-    fn take_ready(&mut self) -> Piece {
+    fn take_ready(&mut self) -> ContentEvent {
         let bytes = std::mem::take(&mut self.exchange.reader.ready);
         if let Some(left) = &mut self.left {
             match left.checked_sub(bytes.len() as u64) {
                 Some(after) => *left = after,
-                None => return Piece::Failed(CloseReason::OriginBodyMalformed),
+                None => return ContentEvent::Failed(CloseReason::OriginBodyMalformed),
             }
         }
-        Piece::Segment(Segment::Bytes(SharedBytes::from_buffer(bytes)))
+        ContentEvent::Segment(Segment::Bytes(SharedBytes::from_buffer(bytes)))
     }
 }
 
-impl Source for Through {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Through {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         loop {
             if !self.exchange.reader.ready.is_empty() {
                 if let Some(connection) = &mut self.exchange.connection {
@@ -355,29 +355,31 @@ impl Source for Through {
             match self.exchange.reader.ended {
                 Some(ProtocolStatus::Complete) if self.left.is_none_or(|left| left == 0) => {
                     self.exchange.finish();
-                    return Poll::Ready(Piece::End(None));
+                    return Poll::Ready(ContentEvent::End(None));
                 }
-                Some(_) => return Poll::Ready(Piece::Failed(CloseReason::OriginCutBody)),
+                Some(_) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCutBody)),
                 None => {}
             }
             let Ok(sending) = self.exchange.send(context) else {
-                return Poll::Ready(Piece::Failed(CloseReason::OriginCut));
+                return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCut));
             };
             match self.exchange.poll_receive(context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(Piece::Failed(CloseReason::OriginCutBody)),
-                Poll::Ready(Err(_)) => return Poll::Ready(Piece::Failed(CloseReason::OriginBodyMalformed)),
+                Poll::Ready(Ok(false)) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCutBody)),
+                Poll::Ready(Err(_)) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginBodyMalformed)),
                 Poll::Pending => {
                     let timeout_ms = self.piece_timeout_ms;
                     let Some(connection) = &mut self.exchange.connection else { return Poll::Pending };
                     match sending {
                         // The script may be waiting for the same.
-                        Sending::Client => connection.end_wait(),
-                        Sending::Server(true) => connection.begin_wait(timeout_ms),
+                        SendingState::Client => connection.end_wait(),
+                        SendingState::Server(true) => connection.begin_wait(timeout_ms),
                         _ if !connection.is_waiting() => connection.begin_wait(timeout_ms),
-                        Sending::Server(false) | Sending::Done => {}
+                        SendingState::Server(false) | SendingState::Done => {}
                     }
-                    return connection.poll_expired(context).map(|()| Piece::Failed(CloseReason::OriginBodyTimeout));
+                    return connection
+                        .poll_expired(context)
+                        .map(|()| ContentEvent::Failed(CloseReason::OriginBodyTimeout));
                 }
             }
         }

@@ -10,7 +10,7 @@ pub const LINES_MAX: u32 = 100;
 
 /// Splits text into lines, regardless of how its bytes arrive.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineSplitter {
     line: Vec<u8>,
     /// Dropped bytes of the current line.
     cut_bytes: usize,
@@ -18,7 +18,7 @@ pub struct Lines {
     untold: u64,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Appends `bytes`, and calls `tell` with each complete line.
     pub fn add(&mut self, bytes: &[u8], tell: &mut impl FnMut(&str)) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -74,11 +74,11 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, LINES_MAX, Lines};
+    use super::{LINE_BYTES_MAX, LINES_MAX, LineSplitter};
     use proptest::prelude::*;
 
     fn tell(bytes: &[u8], piece_bytes: usize) -> Vec<String> {
-        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        let (mut lines, mut told) = (LineSplitter::default(), Vec::new());
         let mut tell = |line: &str| told.push(line.to_owned());
         for piece in bytes.chunks(piece_bytes) {
             lines.add(piece, &mut tell);

@@ -43,10 +43,10 @@ fn decode_length(bytes: &[u8]) -> Option<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::{decode_pair, encode_pair};
-    use flatout_http::feed::{Outcome, assert_three_ways};
+    use flatout_http::feed::{DecodeResult, assert_three_ways};
     use proptest::prelude::*;
 
-    fn decode(bytes: &[u8]) -> Outcome<(Vec<u8>, Vec<u8>), ()> {
+    fn decode(bytes: &[u8]) -> DecodeResult<(Vec<u8>, Vec<u8>), ()> {
         decode_pair(bytes).map(|(name, value, used)| Ok(((name.to_vec(), value.to_vec()), used)))
     }
 

@@ -28,7 +28,7 @@ const KEEP_CONNECTION: u8 = 1;
 /// Record types (§8) that this client sends or understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// Start of a request.
     BeginRequest = 1,
     /// The client no longer needs the response.
@@ -60,7 +60,7 @@ pub struct Header {
 
 impl Header {
     /// Header of a record for [`REQUEST_ID`], without padding.
-    pub const fn new(kind: Kind, content_bytes: u16) -> Self {
+    pub const fn new(kind: RecordKind, content_bytes: u16) -> Self {
         Self { kind: kind as u8, request_id: REQUEST_ID, content_bytes, padding_bytes: 0 }
     }
 
@@ -88,13 +88,13 @@ impl Header {
 
 /// Appends FCGI_BEGIN_REQUEST. `keep`: leave the connection open afterwards.
 pub fn encode_begin(keep: bool, output: &mut Vec<u8>) {
-    output.extend_from_slice(&Header::new(Kind::BeginRequest, 8).encode());
+    output.extend_from_slice(&Header::new(RecordKind::BeginRequest, 8).encode());
     let [high, low] = RESPONDER.to_be_bytes();
     output.extend_from_slice(&[high, low, if keep { KEEP_CONNECTION } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
 /// Appends `content` as a stream of type `kind`, in as many records as needed, without the empty one that ends it.
-pub fn encode_stream(kind: Kind, content: &[u8], output: &mut Vec<u8>) {
+pub fn encode_stream(kind: RecordKind, content: &[u8], output: &mut Vec<u8>) {
     for part in content.chunks(CONTENT_BYTES_MAX) {
         // The length of a chunk fits in 16 bits.
         output.extend_from_slice(&Header::new(kind, part.len() as u16).encode());
@@ -103,7 +103,7 @@ pub fn encode_stream(kind: Kind, content: &[u8], output: &mut Vec<u8>) {
 }
 
 /// Appends the empty record that ends the stream of type `kind`.
-pub fn encode_end(kind: Kind, output: &mut Vec<u8>) {
+pub fn encode_end(kind: RecordKind, output: &mut Vec<u8>) {
     output.extend_from_slice(&Header::new(kind, 0).encode());
 }
 
@@ -122,7 +122,7 @@ pub enum ProtocolStatus {
 
 /// Event from the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum RecordEvent<'a> {
     /// Response bytes, never empty.
     Stdout(&'a [u8]),
     /// End of the response bytes. PHP-FPM omits it.
@@ -178,11 +178,11 @@ impl fmt::Display for RecordError {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum RecordState {
     /// This many bytes of a header have arrived.
     Header(usize),
     /// Within the content of a record of this type.
-    Content(Kind),
+    Content(RecordKind),
     /// Within the padding.
     Padding,
     /// After the end of the request.
@@ -192,7 +192,7 @@ enum State {
 /// Incremental decoder of records.
 #[derive(Debug)]
 pub struct Decoder {
-    state: State,
+    state: RecordState,
     /// A header, then the content of FCGI_END_REQUEST.
     kept: [u8; HEADER_BYTES],
     content_left: usize,
@@ -204,7 +204,7 @@ pub struct Decoder {
 impl Default for Decoder {
     fn default() -> Self {
         Self {
-            state: State::Header(0),
+            state: RecordState::Header(0),
             kept: [0; HEADER_BYTES],
             content_left: 0,
             padding_left: 0,
@@ -216,52 +216,52 @@ impl Default for Decoder {
 
 impl Decoder {
     /// Returns the next event in `input` and the bytes consumed; without an event, all are consumed.
-    pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Option<Event<'a>>), RecordError> {
+    pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Option<RecordEvent<'a>>), RecordError> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
             match self.state {
-                State::Done => return Ok((used, None)),
-                State::Header(have) => {
+                RecordState::Done => return Ok((used, None)),
+                RecordState::Header(have) => {
                     let count = rest.len().min(HEADER_BYTES - have);
                     self.kept[have..have + count].copy_from_slice(&rest[..count]);
                     used += count;
                     if have + count < HEADER_BYTES {
-                        self.state = State::Header(have + count);
+                        self.state = RecordState::Header(have + count);
                         return Ok((used, None));
                     }
                     if let Some(event) = self.begin(Header::decode(self.kept)?)? {
                         return Ok((used, Some(event)));
                     }
                 }
-                State::Content(_) if self.content_left == 0 => self.state = State::Padding,
-                State::Content(kind) => {
+                RecordState::Content(_) if self.content_left == 0 => self.state = RecordState::Padding,
+                RecordState::Content(kind) => {
                     if rest.is_empty() {
                         return Ok((used, None));
                     }
                     let count = rest.len().min(self.content_left);
                     let part = &rest[..count];
                     used += count;
-                    if kind == Kind::EndRequest {
+                    if kind == RecordKind::EndRequest {
                         let at = HEADER_BYTES - self.content_left;
                         self.kept[at..at + count].copy_from_slice(part);
                     }
                     self.content_left -= count;
                     match kind {
-                        Kind::Stdout => return Ok((used, Some(Event::Stdout(part)))),
-                        Kind::Stderr => return Ok((used, Some(Event::Stderr(part)))),
+                        RecordKind::Stdout => return Ok((used, Some(RecordEvent::Stdout(part)))),
+                        RecordKind::Stderr => return Ok((used, Some(RecordEvent::Stderr(part)))),
                         _ if self.content_left > 0 => {}
                         _ => return Ok((used, Some(self.end()?))),
                     }
                 }
-                State::Padding => {
+                RecordState::Padding => {
                     let count = rest.len().min(self.padding_left);
                     self.padding_left -= count;
                     used += count;
                     if self.padding_left > 0 {
                         return Ok((used, None));
                     }
-                    self.state = State::Header(0);
+                    self.state = RecordState::Header(0);
                 }
             }
         }
@@ -269,44 +269,44 @@ impl Decoder {
 
     /// Returns whether the request has ended, so that the connection is reusable.
     pub const fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, RecordState::Done)
     }
 
     /// Begins a record. One without content is an event by itself.
-    fn begin(&mut self, header: Header) -> Result<Option<Event<'static>>, RecordError> {
+    fn begin(&mut self, header: Header) -> Result<Option<RecordEvent<'static>>, RecordError> {
         if header.request_id != REQUEST_ID {
             return Err(RecordError::RequestId);
         }
         let kind = match header.kind {
-            kind if kind == Kind::Stdout as u8 => Kind::Stdout,
-            kind if kind == Kind::Stderr as u8 => Kind::Stderr,
-            kind if kind == Kind::EndRequest as u8 => Kind::EndRequest,
+            kind if kind == RecordKind::Stdout as u8 => RecordKind::Stdout,
+            kind if kind == RecordKind::Stderr as u8 => RecordKind::Stderr,
+            kind if kind == RecordKind::EndRequest as u8 => RecordKind::EndRequest,
             _ => return Err(RecordError::Kind),
         };
         self.content_left = usize::from(header.content_bytes);
         self.padding_left = usize::from(header.padding_bytes);
-        self.state = State::Content(kind);
+        self.state = RecordState::Content(kind);
         match (kind, self.content_left) {
-            (Kind::EndRequest, HEADER_BYTES) => Ok(None),
-            (Kind::EndRequest, _) => Err(RecordError::EndMalformed),
-            (Kind::Stdout, _) if self.stdout_ended => Err(RecordError::AfterEnd),
+            (RecordKind::EndRequest, HEADER_BYTES) => Ok(None),
+            (RecordKind::EndRequest, _) => Err(RecordError::EndMalformed),
+            (RecordKind::Stdout, _) if self.stdout_ended => Err(RecordError::AfterEnd),
             (_, 0) => {
                 self.empty_records += 1;
                 if self.empty_records > EMPTY_RECORDS_MAX {
                     return Err(RecordError::EmptyTooMany);
                 }
-                if kind == Kind::Stdout {
+                if kind == RecordKind::Stdout {
                     self.stdout_ended = true;
-                    return Ok(Some(Event::StdoutEnd));
+                    return Ok(Some(RecordEvent::StdoutEnd));
                 }
-                Ok(Some(Event::StderrEnd))
+                Ok(Some(RecordEvent::StderrEnd))
             }
             _ => Ok(None),
         }
     }
 
     /// Handles complete FCGI_END_REQUEST content. Padding after it counts as surplus: PHP-FPM sends none.
-    fn end(&mut self) -> Result<Event<'static>, RecordError> {
+    fn end(&mut self) -> Result<RecordEvent<'static>, RecordError> {
         let [a, b, c, d, status, ..] = self.kept;
         let status = match status {
             0 => ProtocolStatus::Complete,
@@ -315,8 +315,8 @@ impl Decoder {
             3 => ProtocolStatus::UnknownRole,
             _ => return Err(RecordError::EndMalformed),
         };
-        self.state = State::Done;
-        Ok(Event::End { app_status: u32::from_be_bytes([a, b, c, d]), status })
+        self.state = RecordState::Done;
+        Ok(RecordEvent::End { app_status: u32::from_be_bytes([a, b, c, d]), status })
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Rules that identify scripts, and fallbacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct ScriptRules {
     /// Script suffixes, such as `.php`; not empty.
     pub suffixes: Vec<String>,
     /// Index names for folders, in order. If the index is not a script, another step serves it.
@@ -19,7 +19,7 @@ pub struct Rules {
     pub front_controller: Option<String>,
 }
 
-impl Rules {
+impl ScriptRules {
     /// Returns whether `name`, a path or its last segment, has a script suffix.
     pub fn is_script(&self, name: &[u8]) -> bool {
         let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -65,7 +65,7 @@ impl PassReason {
 }
 
 /// Maps `path`, the output of `flatout_http::path::decode_path`.
-pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
+pub fn find_script(path: &[u8], rules: &ScriptRules, root: &Root) -> Meaning {
     // Shortest first: nothing exists below a regular file, so the first one is also the longest. Nothing exists below
     // a missing file either, so a path full of script names costs one check.
     let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
@@ -112,7 +112,7 @@ pub fn find_script(path: &[u8], rules: &Rules, root: &Root) -> Meaning {
 }
 
 /// Finds the index of the folder `path`, which ends with a slash or is empty.
-fn find_index(path: &[u8], rules: &Rules, root: &Root) -> Option<Meaning> {
+fn find_index(path: &[u8], rules: &ScriptRules, root: &Root) -> Option<Meaning> {
     rules.index.iter().find_map(|index| {
         let name = [path, index.as_bytes()].concat();
         is_file(root, &name).then(|| {

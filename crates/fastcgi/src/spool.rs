@@ -5,7 +5,7 @@
 //! and a slow upload would block it.
 
 use crate::outcome::Outcome;
-use flatout_net::content::{Content, ContentPiece};
+use flatout_net::content::{ContentPiece, RequestContent};
 use flatout_net::shared::SharedBytes;
 use flatout_net::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
@@ -20,16 +20,16 @@ const BUDGET_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Bytes buffered for all requests of a step.
 #[derive(Debug, Default)]
-pub(crate) struct Budget(AtomicU64);
+pub(crate) struct SpoolBudget(AtomicU64);
 
 /// Bytes buffered for one request.
 #[derive(Debug)]
-struct Share {
-    budget: Arc<Budget>,
+struct SpoolShare {
+    budget: Arc<SpoolBudget>,
     bytes: u64,
 }
 
-impl Share {
+impl SpoolShare {
     /// Adds `bytes`. Returns whether more may be buffered.
     fn grow(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
@@ -37,7 +37,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SpoolShare {
     fn drop(&mut self) {
         self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -50,7 +50,7 @@ pub(crate) struct SpooledContent {
     /// Bytes returned so far.
     at: u64,
     /// Share of the budget, equal to its length.
-    share: Share,
+    share: SpoolShare,
 }
 
 /// Result of buffering.
@@ -59,15 +59,19 @@ pub(crate) enum Filled {
     /// The whole content.
     Whole(SpooledContent),
     /// The beginning, and the unread rest.
-    Part(SpooledContent, Content),
+    Part(SpooledContent, RequestContent),
 }
 
 impl SpooledContent {
     /// Buffers `content` up to `bytes_max` plus one receive. Content of unknown length is buffered completely or
     /// refused.
-    pub(crate) async fn fill(content: Content, bytes_max: u64, budget: &Arc<Budget>) -> Result<Filled, Outcome> {
+    pub(crate) async fn fill(
+        content: RequestContent,
+        bytes_max: u64,
+        budget: &Arc<SpoolBudget>,
+    ) -> Result<Filled, Outcome> {
         let (spool, file) = (Spool::default(), SpoolFile::new(None));
-        let mut share = Share { budget: Arc::clone(budget), bytes: 0 };
+        let mut share = SpoolShare { budget: Arc::clone(budget), bytes: 0 };
         let mut rest = None;
         loop {
             let bytes = match poll_fn(|context| content.poll_piece(context)).await {
@@ -124,7 +128,7 @@ impl SpooledContent {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUDGET_BYTES, Budget, Filled, Share, SpooledContent};
+    use super::{BUDGET_BYTES, Filled, SpoolBudget, SpoolShare, SpooledContent};
     use flatout_net::content::Offers;
     use std::pin::pin;
     use std::sync::Arc;
@@ -133,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_given_back() {
-        let budget = Arc::new(Budget::default());
+        let budget = Arc::new(SpoolBudget::default());
         let share = |bytes| {
-            let mut share = Share { budget: Arc::clone(&budget), bytes: 0 };
+            let mut share = SpoolShare { budget: Arc::clone(&budget), bytes: 0 };
             let has_room = share.grow(bytes);
             (share, has_room)
         };
@@ -154,7 +158,7 @@ mod tests {
         for (bytes, most) in [(0, 10), (10, 10), (11, 10), (70_000, 100_000), (70_000, 1)] {
             let content: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let offers = Offers::with_bytes(content.clone().into());
-            let budget = Arc::new(Budget::default());
+            let budget = Arc::new(SpoolBudget::default());
             let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, &budget));
             let Poll::Ready(Ok(Filled::Whole(mut spool))) = fill.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("{bytes} bytes are here whole");

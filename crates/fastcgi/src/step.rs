@@ -1,7 +1,7 @@
 //! A `php` step, shared by all workers.
 
-use crate::split::{Meaning, Rules, find_script};
-use crate::spool::Budget;
+use crate::split::{Meaning, ScriptRules, find_script};
+use crate::spool::SpoolBudget;
 use flatout_config::model::{Php, PhpAddress};
 use flatout_net::fastcgi::{FastcgiAddress, FastcgiSettings};
 use flatout_net::root::Root;
@@ -19,12 +19,12 @@ pub struct PhpStep {
     /// Unique ID within the process.
     pub(crate) id: u64,
     pub(crate) settings: Php,
-    pub(crate) rules: Rules,
+    pub(crate) rules: ScriptRules,
     folder: Root,
     pub(crate) address: FastcgiAddress,
     /// The root as seen by the application server, without a trailing slash.
     pub(crate) root: Vec<u8>,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<SpoolBudget>,
     under_way: Arc<AtomicU32>,
 }
 
@@ -46,7 +46,7 @@ impl PhpStep {
         }
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            rules: Rules {
+            rules: ScriptRules {
                 suffixes: settings.split.clone(),
                 index: settings.index.clone(),
                 front_controller: settings.front_controller.clone(),

@@ -1,10 +1,10 @@
 //! Sending a FastCGI request: variables, then content as it arrives.
 
 use crate::outcome::Outcome;
-use crate::record::{CONTENT_BYTES_MAX, Header, Kind, encode_end};
+use crate::record::{CONTENT_BYTES_MAX, Header, RecordKind, encode_end};
 use crate::spool::SpooledContent;
-use flatout_net::content::{Content, ContentPiece};
-use flatout_net::fastcgi::Connection;
+use flatout_net::content::{ContentPiece, RequestContent};
+use flatout_net::fastcgi::FastcgiConnection;
 use flatout_net::shared::SharedBytes;
 use std::io::IoSlice;
 use std::task::{Context, Poll};
@@ -15,11 +15,11 @@ pub(crate) enum Feed {
     /// None.
     Nothing,
     /// From the client as it arrives.
-    Live(Content),
+    Live(RequestContent),
     /// Buffered completely.
     Kept(SpooledContent),
     /// The beginning is buffered; the rest arrives from the client.
-    Part(SpooledContent, Content),
+    Part(SpooledContent, RequestContent),
 }
 
 /// Reason why an upload ended early.
@@ -111,7 +111,7 @@ impl Upload {
     /// Continues sending. Ready once everything is sent.
     pub(crate) fn poll(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut FastcgiConnection,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
         self.waits_for_client = false;
@@ -167,9 +167,9 @@ impl Upload {
         self.own.clear();
         self.own_at = 0;
         if part.is_empty() {
-            encode_end(Kind::Stdin, &mut self.own);
+            encode_end(RecordKind::Stdin, &mut self.own);
         } else {
-            self.own.extend_from_slice(&Header::new(Kind::Stdin, part.len() as u16).encode());
+            self.own.extend_from_slice(&Header::new(RecordKind::Stdin, part.len() as u16).encode());
         }
         self.part = part;
         self.part_at = 0;

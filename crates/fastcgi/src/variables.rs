@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 /// Input to the variables, besides the request head.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct VariableInput<'a> {
     /// The request.
     pub head: &'a RequestHead<'a>,
     /// Client address.
@@ -60,7 +60,7 @@ const LEFT_OUT: [&str; 12] = [
     "upgrade",
 ];
 
-impl Facts<'_> {
+impl VariableInput<'_> {
     /// Appends all variables.
     pub fn write(&self, output: &mut Vec<u8>) {
         let mut put = |name: &str, value: &[u8]| {

@@ -1,25 +1,25 @@
 //! Request handling on one worker.
 
 use crate::answer::{respond, respond_file};
-use crate::exchange::{Exchange, Failed, Through};
+use crate::exchange::{Failed, FastcgiExchange, Through};
 use crate::head::CgiHead;
 use crate::outcome::Outcome;
-use crate::record::{Kind, encode_begin, encode_end, encode_stream};
+use crate::record::{RecordKind, encode_begin, encode_end, encode_stream};
 use crate::split::{Meaning, PassReason};
 use crate::spool::{Filled, SpooledContent};
 use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
-use crate::variables::Facts;
+use crate::variables::VariableInput;
 use flatout_config::model::FieldOp;
 use flatout_http::path::SLASH_IN_SEGMENT;
 use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::fastcgi::FastcgiClient;
-use flatout_net::fastcgi::crowd::{CAUTION_MS, SUSPICION_MS};
+use flatout_net::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
 use flatout_net::handler::Request;
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::{Body, Response};
-use flatout_net::stream::{Piece, Source as _, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource as _, Stream};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
@@ -264,8 +264,8 @@ impl Task {
         permit: Permit,
         feed: Feed,
         length: Option<u64>,
-    ) -> Result<(CgiHead, Exchange, Outcome), Outcome> {
-        let keeps = self.step.settings.idle_connections_max > 0 && !self.client.crowd().is_suspected(Now::read());
+    ) -> Result<(CgiHead, FastcgiExchange, Outcome), Outcome> {
+        let keeps = self.step.settings.idle_connections_max > 0 && !self.client.saturation().is_suspected(Now::read());
         let prelude = self.prelude(keeps, length);
         let script = String::from_utf8_lossy(&self.script);
         let about: Rc<str> = format!("{}/{script}", self.site.as_deref().unwrap_or("*")).into();
@@ -273,7 +273,7 @@ impl Task {
         if let Some(connection) = self.client.kept() {
             let upload = Upload::new(prelude.clone(), feed);
             let timeouts = self.step.settings.timeouts;
-            let mut exchange = Exchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
+            let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
             match poll_fn(|context| exchange.poll_head(context)).await {
                 Ok(head) => return Ok((head, exchange, Outcome::Answered)),
                 Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
@@ -288,13 +288,13 @@ impl Task {
         let connection = self.client.connect().await?;
         let upload = Upload::new(prelude, feed);
         let timeouts = self.step.settings.timeouts;
-        let mut exchange = Exchange::new(connection, upload, timeouts, keeps, about, permit);
+        let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, about, permit);
         let head = self.wait_for_head(&mut exchange, keeps).await.map_err(|failed| failed.outcome)?;
         Ok((head, exchange, if again { Outcome::AnsweredAgain } else { Outcome::Answered }))
     }
 
     /// Waits for the head on a new connection. If it is slow, idle connections may be blocking the server's processes.
-    async fn wait_for_head(&self, exchange: &mut Exchange, keeps: bool) -> Result<CgiHead, Failed> {
+    async fn wait_for_head(&self, exchange: &mut FastcgiExchange, keeps: bool) -> Result<CgiHead, Failed> {
         if !keeps {
             return poll_fn(|context| exchange.poll_head(context)).await;
         }
@@ -305,7 +305,7 @@ impl Task {
                 return answered;
             }
             if !exchange.has_begun() {
-                self.client.crowd().suspect(Now::read());
+                self.client.saturation().suspect(Now::read());
             }
             patience_ms = CAUTION_MS / 2;
         }
@@ -324,7 +324,7 @@ impl Task {
         path.push(b'/');
         path.extend_from_slice(&self.decoded);
         self.request.with(|request| {
-            let facts = Facts {
+            let facts = VariableInput {
                 head: request.head,
                 client: request.client,
                 secure: request.secure,
@@ -344,12 +344,12 @@ impl Task {
         });
         let mut prelude = Vec::with_capacity(variables.len() + 64);
         encode_begin(keeps, &mut prelude);
-        encode_stream(Kind::Params, &variables, &mut prelude);
-        encode_end(Kind::Params, &mut prelude);
+        encode_stream(RecordKind::Params, &variables, &mut prelude);
+        encode_end(RecordKind::Params, &mut prelude);
         prelude
     }
 
-    fn answer(self, head: CgiHead, mut exchange: Exchange, outcome: Outcome) -> Made {
+    fn answer(self, head: CgiHead, mut exchange: FastcgiExchange, outcome: Outcome) -> Made {
         let name = match (&head.accel, &head.sendfile) {
             (Some(address), _) => Some(FileName::Address(address.clone())),
             (None, Some(path)) => Some(FileName::Path(path.clone())),
@@ -396,22 +396,22 @@ struct Short {
     promised: u64,
 }
 
-impl flatout_net::stream::Source for Short {
-    fn poll_piece(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Piece> {
+impl flatout_net::stream::ContentSource for Short {
+    fn poll_piece(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<ContentEvent> {
         use flatout_net::ending::CloseReason;
         use flatout_net::response::Segment;
         std::task::Poll::Ready(match self.bytes.take() {
             Some(bytes) if !bytes.is_empty() && bytes.len() as u64 <= self.promised => {
-                Piece::Segment(Segment::Bytes(bytes.into()))
+                ContentEvent::Segment(Segment::Bytes(bytes.into()))
             }
-            Some(bytes) if bytes.len() as u64 > self.promised => Piece::Failed(CloseReason::OriginBodyMalformed),
-            _ => Piece::Failed(CloseReason::OriginCutBody),
+            Some(bytes) if bytes.len() as u64 > self.promised => ContentEvent::Failed(CloseReason::OriginBodyMalformed),
+            _ => ContentEvent::Failed(CloseReason::OriginCutBody),
         })
     }
 }
 
 /// Receives unneeded content, so that the connection can be reused.
-fn discard(mut exchange: Exchange) {
+fn discard(mut exchange: FastcgiExchange) {
     if exchange.whole().is_some() {
         return;
     }
@@ -420,8 +420,8 @@ fn discard(mut exchange: Exchange) {
         let mut bytes = 0;
         while bytes <= UNWANTED_BYTES_MAX {
             match poll_fn(|context| through.poll_piece(context)).await {
-                Piece::Segment(segment) => bytes += segment.len(),
-                Piece::End(_) | Piece::Failed(_) => return,
+                ContentEvent::Segment(segment) => bytes += segment.len(),
+                ContentEvent::End(_) | ContentEvent::Failed(_) => return,
             }
         }
     });

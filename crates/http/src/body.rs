@@ -1,6 +1,6 @@
 //! Incremental decoding of a body with any framing.
 
-use crate::chunked::{ChunkedDecoder, Step};
+use crate::chunked::{ChunkProgress, ChunkedDecoder};
 use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -37,15 +37,17 @@ impl BodyDecoder {
 
     /// Decodes up to the end of the next run of content, of the body, or of the input. An empty input makes no
     /// progress.
-    pub fn decode(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+    pub fn decode(&mut self, input: &[u8]) -> Result<ChunkProgress, Refusal> {
         match self {
             Self::Length(remaining) => {
                 let data_bytes = usize::try_from(*remaining).unwrap_or(usize::MAX).min(input.len());
                 *remaining -= data_bytes as u64;
-                Ok(Step { consumed: data_bytes, data_start: 0, data_bytes, done: *remaining == 0 })
+                Ok(ChunkProgress { consumed: data_bytes, data_start: 0, data_bytes, done: *remaining == 0 })
             }
             Self::Chunked(decoder) => decoder.decode(input),
-            Self::UntilClose => Ok(Step { consumed: input.len(), data_start: 0, data_bytes: input.len(), done: false }),
+            Self::UntilClose => {
+                Ok(ChunkProgress { consumed: input.len(), data_start: 0, data_bytes: input.len(), done: false })
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use crate::token::{QDTEXT, TCHAR, hex_value, is};
 
 /// Result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ChunkProgress {
     /// Bytes consumed from the input.
     pub consumed: usize,
     /// Offset of content in the input; meaningful if `data_bytes` is not 0.
@@ -19,7 +19,7 @@ pub struct Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// Before the first digit of a size.
     SizeStart,
     /// In the digits.
@@ -54,7 +54,7 @@ enum State {
 /// Incremental decoder.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
-    state: State,
+    state: ChunkState,
     /// Remaining bytes of the current chunk.
     remaining: u64,
     /// Digits of the current chunk's size so far.
@@ -112,7 +112,7 @@ impl ChunkedDecoder {
     /// Decoder at the start of a body.
     pub fn new(limits: &Limits) -> Self {
         Self {
-            state: State::SizeStart,
+            state: ChunkState::SizeStart,
             remaining: 0,
             size_digits: 0,
             extension_bytes: 0,
@@ -140,45 +140,46 @@ impl ChunkedDecoder {
     }
 
     /// Decodes up to the end of the next run of content, of the body, or of the input.
-    pub fn decode(&mut self, input: &[u8]) -> Result<Step, Refusal> {
+    pub fn decode(&mut self, input: &[u8]) -> Result<ChunkProgress, Refusal> {
         let mut at = 0;
-        while at < input.len() && self.state != State::Done {
-            if self.state == State::Data {
+        while at < input.len() && self.state != ChunkState::Done {
+            if self.state == ChunkState::Data {
                 let data_bytes = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(input.len() - at);
                 self.remaining -= data_bytes as u64;
                 if self.remaining == 0 {
-                    self.state = State::DataCarriageReturn;
+                    self.state = ChunkState::DataCarriageReturn;
                 }
-                return Ok(Step { consumed: at + data_bytes, data_start: at, data_bytes, done: false });
+                return Ok(ChunkProgress { consumed: at + data_bytes, data_start: at, data_bytes, done: false });
             }
             self.state = self.handle_byte(input[at])?;
             at += 1;
         }
-        Ok(Step { consumed: at, data_start: at, data_bytes: 0, done: self.state == State::Done })
+        Ok(ChunkProgress { consumed: at, data_start: at, data_bytes: 0, done: self.state == ChunkState::Done })
     }
 
-    fn handle_byte(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn handle_byte(&mut self, byte: u8) -> Result<ChunkState, Refusal> {
         match self.state {
-            State::SizeStart | State::Size => self.handle_size(byte),
-            State::SizeLineFeed => match byte {
-                b'\n' if self.remaining == 0 => Ok(State::TrailerStart),
-                b'\n' => Ok(State::Data),
+            ChunkState::SizeStart | ChunkState::Size => self.handle_size(byte),
+            ChunkState::SizeLineFeed => match byte {
+                b'\n' if self.remaining == 0 => Ok(ChunkState::TrailerStart),
+                b'\n' => Ok(ChunkState::Data),
                 _ => Err(Refusal::BareCr),
             },
-            State::DataCarriageReturn if byte == b'\r' => Ok(State::DataLineFeed),
-            State::DataLineFeed if byte == b'\n' => Ok(State::SizeStart),
-            State::DataCarriageReturn | State::DataLineFeed => Err(Refusal::ChunkEnd),
-            State::TrailerStart | State::TrailerLine | State::TrailerLineFeed | State::EndLineFeed => {
-                self.handle_trailer(byte)
-            }
-            State::Data | State::Done => Ok(self.state),
+            ChunkState::DataCarriageReturn if byte == b'\r' => Ok(ChunkState::DataLineFeed),
+            ChunkState::DataLineFeed if byte == b'\n' => Ok(ChunkState::SizeStart),
+            ChunkState::DataCarriageReturn | ChunkState::DataLineFeed => Err(Refusal::ChunkEnd),
+            ChunkState::TrailerStart
+            | ChunkState::TrailerLine
+            | ChunkState::TrailerLineFeed
+            | ChunkState::EndLineFeed => self.handle_trailer(byte),
+            ChunkState::Data | ChunkState::Done => Ok(self.state),
             _ => self.handle_extension(byte),
         }
     }
 
-    fn handle_size(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn handle_size(&mut self, byte: u8) -> Result<ChunkState, Refusal> {
         if let Some(digit) = hex_value(byte) {
-            if self.state == State::SizeStart {
+            if self.state == ChunkState::SizeStart {
                 self.size_digits = 0;
             }
             // 15 significant digits exceed any disk; a 16th could overflow.
@@ -187,23 +188,23 @@ impl ChunkedDecoder {
             }
             self.size_digits += 1;
             self.remaining = self.remaining << 4 | u64::from(digit);
-            return Ok(State::Size);
+            return Ok(ChunkState::Size);
         }
         match (self.state, byte) {
-            (State::Size, b'\r') => Ok(State::SizeLineFeed),
-            (State::Size, b';' | b' ' | b'\t') => self.handle_extension_from(State::BeforeSemicolon, byte),
+            (ChunkState::Size, b'\r') => Ok(ChunkState::SizeLineFeed),
+            (ChunkState::Size, b';' | b' ' | b'\t') => self.handle_extension_from(ChunkState::BeforeSemicolon, byte),
             (_, b'\n') => Err(Refusal::BareLf),
             _ => Err(Refusal::ChunkSize),
         }
     }
 
-    fn handle_extension_from(&mut self, state: State, byte: u8) -> Result<State, Refusal> {
+    fn handle_extension_from(&mut self, state: ChunkState, byte: u8) -> Result<ChunkState, Refusal> {
         self.state = state;
         self.handle_extension(byte)
     }
 
     /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
-    fn handle_extension(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn handle_extension(&mut self, byte: u8) -> Result<ChunkState, Refusal> {
         self.extension_bytes += 1;
         if self.extension_bytes > self.extension_bytes_max {
             return Err(Refusal::ChunkExtensionTooLarge);
@@ -211,47 +212,54 @@ impl ChunkedDecoder {
         let blank = matches!(byte, b' ' | b'\t');
         match (self.state, byte) {
             (_, b'\n') => Err(Refusal::BareLf),
-            (State::BeforeSemicolon | State::AfterName | State::AfterValue | State::Name | State::Value, b';') => {
-                Ok(State::BeforeName)
-            }
-            (State::Name | State::AfterName, b'=') => Ok(State::BeforeValue),
+            (
+                ChunkState::BeforeSemicolon
+                | ChunkState::AfterName
+                | ChunkState::AfterValue
+                | ChunkState::Name
+                | ChunkState::Value,
+                b';',
+            ) => Ok(ChunkState::BeforeName),
+            (ChunkState::Name | ChunkState::AfterName, b'=') => Ok(ChunkState::BeforeValue),
             // White space may precede `;` or `=`, but not end a line.
-            (State::Name | State::Value | State::AfterValue, b'\r') => Ok(State::SizeLineFeed),
-            (State::BeforeSemicolon | State::BeforeName | State::BeforeValue, _) if blank => Ok(self.state),
-            (State::Name | State::AfterName, _) if blank => Ok(State::AfterName),
-            (State::Value | State::AfterValue, _) if blank => Ok(State::BeforeSemicolon),
-            (State::BeforeName | State::Name, _) if is(byte, TCHAR) => Ok(State::Name),
-            (State::BeforeValue, b'"') => Ok(State::Quoted),
-            (State::BeforeValue | State::Value, _) if is(byte, TCHAR) => Ok(State::Value),
-            (State::Quoted, b'"') => Ok(State::AfterValue),
-            (State::Quoted, b'\\') => Ok(State::QuotedPair),
-            (State::Quoted, _) if is(byte, QDTEXT) => Ok(State::Quoted),
-            (State::QuotedPair, _) if byte == b'\t' || (byte >= b' ' && byte != 0x7f) => Ok(State::Quoted),
+            (ChunkState::Name | ChunkState::Value | ChunkState::AfterValue, b'\r') => Ok(ChunkState::SizeLineFeed),
+            (ChunkState::BeforeSemicolon | ChunkState::BeforeName | ChunkState::BeforeValue, _) if blank => {
+                Ok(self.state)
+            }
+            (ChunkState::Name | ChunkState::AfterName, _) if blank => Ok(ChunkState::AfterName),
+            (ChunkState::Value | ChunkState::AfterValue, _) if blank => Ok(ChunkState::BeforeSemicolon),
+            (ChunkState::BeforeName | ChunkState::Name, _) if is(byte, TCHAR) => Ok(ChunkState::Name),
+            (ChunkState::BeforeValue, b'"') => Ok(ChunkState::Quoted),
+            (ChunkState::BeforeValue | ChunkState::Value, _) if is(byte, TCHAR) => Ok(ChunkState::Value),
+            (ChunkState::Quoted, b'"') => Ok(ChunkState::AfterValue),
+            (ChunkState::Quoted, b'\\') => Ok(ChunkState::QuotedPair),
+            (ChunkState::Quoted, _) if is(byte, QDTEXT) => Ok(ChunkState::Quoted),
+            (ChunkState::QuotedPair, _) if byte == b'\t' || (byte >= b' ' && byte != 0x7f) => Ok(ChunkState::Quoted),
             _ => Err(Refusal::ChunkExtension),
         }
     }
 
-    fn handle_trailer(&mut self, byte: u8) -> Result<State, Refusal> {
+    fn handle_trailer(&mut self, byte: u8) -> Result<ChunkState, Refusal> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > self.trailer_bytes_max {
             return Err(Refusal::TrailerTooLarge);
         }
         match (self.state, byte) {
-            (State::TrailerStart, b'\r') => Ok(State::EndLineFeed),
-            (State::EndLineFeed, b'\n') => {
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::EndLineFeed),
+            (ChunkState::EndLineFeed, b'\n') => {
                 self.line = Vec::new();
-                Ok(State::Done)
+                Ok(ChunkState::Done)
             }
-            (State::TrailerLine, b'\r') => Ok(State::TrailerLineFeed),
-            (State::TrailerLineFeed, b'\n') => {
+            (ChunkState::TrailerLine, b'\r') => Ok(ChunkState::TrailerLineFeed),
+            (ChunkState::TrailerLineFeed, b'\n') => {
                 self.check_trailer_line()?;
-                Ok(State::TrailerStart)
+                Ok(ChunkState::TrailerStart)
             }
-            (State::EndLineFeed | State::TrailerLineFeed, _) => Err(Refusal::BareCr),
+            (ChunkState::EndLineFeed | ChunkState::TrailerLineFeed, _) => Err(Refusal::BareCr),
             (_, b'\n') => Err(Refusal::BareLf),
             _ => {
                 self.line.push(byte);
-                Ok(State::TrailerLine)
+                Ok(ChunkState::TrailerLine)
             }
         }
     }

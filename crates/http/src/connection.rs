@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum ConnectionState {
     /// No message in progress: a request may begin, and either side may close.
     Idle,
     /// Part of a request head has passed.
@@ -35,7 +35,7 @@ pub enum State {
 /// Event on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Event {
+pub enum ConnectionEvent {
     /// Part of a request head passed.
     RequestBegins,
     /// A request head without content ended.
@@ -60,16 +60,16 @@ pub enum Event {
     Close,
 }
 
-use Event::{
+use ConnectionEvent::{
     Close, Fault, Interim, RequestBegins, RequestEnds, RequestExpectsContinue, RequestWithBody, RequestWithoutBody,
     ResponseBegins, ResponseEnds, ResponseEndsLast,
 };
-use State::{
+use ConnectionState::{
     AwaitContinue, Closed, Closing, Drain, EarlyResponse, Idle, RequestBody, RequestHead, ResponseBody, ResponseDue,
 };
 
 /// All transitions. Any other combination is a defect of the caller.
-pub const TRANSITIONS: &[(State, Event, State)] = &[
+pub const TRANSITIONS: &[(ConnectionState, ConnectionEvent, ConnectionState)] = &[
     (Idle, RequestBegins, RequestHead),
     (Idle, RequestWithoutBody, ResponseDue),
     (Idle, RequestWithBody, RequestBody),
@@ -119,7 +119,7 @@ const STATES: usize = 10;
 const EVENTS: usize = 11;
 
 /// `TRANSITIONS` as a matrix, so that a step costs one load.
-const MATRIX: [[Option<State>; EVENTS]; STATES] = {
+const MATRIX: [[Option<ConnectionState>; EVENTS]; STATES] = {
     let mut matrix = [[None; EVENTS]; STATES];
     let mut index = 0;
     while index < TRANSITIONS.len() {
@@ -134,7 +134,7 @@ const MATRIX: [[Option<State>; EVENTS]; STATES] = {
 /// State machine of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    state: State,
+    state: ConnectionState,
 }
 
 impl Connection {
@@ -145,14 +145,14 @@ impl Connection {
 
     /// Current state.
     #[inline]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> ConnectionState {
         self.state
     }
 
     /// Applies `event`. An event without a transition closes the connection, the only safe action in an undefined
     /// state; in debug builds it panics.
     #[inline]
-    pub fn advance(&mut self, event: Event) -> State {
+    pub fn advance(&mut self, event: ConnectionEvent) -> ConnectionState {
         let next = MATRIX[self.state as usize][event as usize];
         debug_assert!(next.is_some(), "no transition from {:?} on {event:?}", self.state);
         self.state = next.unwrap_or(Closed);
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// Returns whether the table has a transition for `event` in this state.
-    pub const fn allows(&self, event: Event) -> bool {
+    pub const fn allows(&self, event: ConnectionEvent) -> bool {
         MATRIX[self.state as usize][event as usize].is_some()
     }
 }
@@ -183,10 +183,10 @@ pub fn print_table() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Event, State, TRANSITIONS, print_table};
+    use super::{Connection, ConnectionEvent, ConnectionState, TRANSITIONS, print_table};
     use std::collections::HashSet;
 
-    fn run(events: &[Event]) -> State {
+    fn run(events: &[ConnectionEvent]) -> ConnectionState {
         let mut connection = Connection::new();
         for &event in events {
             connection.advance(event);
@@ -196,38 +196,41 @@ mod tests {
 
     #[test]
     fn an_exchange_returns_to_idle() {
-        use Event::*;
-        assert_eq!(run(&[RequestWithoutBody, ResponseBegins, ResponseEnds]), State::Idle);
-        assert_eq!(run(&[RequestBegins, RequestWithBody, RequestEnds, ResponseBegins, ResponseEnds]), State::Idle);
+        use ConnectionEvent::*;
+        assert_eq!(run(&[RequestWithoutBody, ResponseBegins, ResponseEnds]), ConnectionState::Idle);
+        assert_eq!(
+            run(&[RequestBegins, RequestWithBody, RequestEnds, ResponseBegins, ResponseEnds]),
+            ConnectionState::Idle
+        );
         assert_eq!(
             run(&[RequestExpectsContinue, Interim, RequestEnds, Interim, ResponseBegins, ResponseEnds]),
-            State::Idle
+            ConnectionState::Idle
         );
-        assert_eq!(run(&[RequestWithBody, ResponseBegins, ResponseEnds, RequestEnds]), State::Idle);
-        assert_eq!(run(&[RequestWithBody, ResponseBegins, RequestEnds, ResponseEnds]), State::Idle);
+        assert_eq!(run(&[RequestWithBody, ResponseBegins, ResponseEnds, RequestEnds]), ConnectionState::Idle);
+        assert_eq!(run(&[RequestWithBody, ResponseBegins, RequestEnds, ResponseEnds]), ConnectionState::Idle);
     }
 
     #[test]
     fn the_last_response_closes() {
-        use Event::*;
-        assert_eq!(run(&[RequestWithoutBody, ResponseBegins, ResponseEndsLast]), State::Closing);
-        assert_eq!(run(&[RequestExpectsContinue, ResponseBegins, ResponseEndsLast, Close]), State::Closed);
-        assert_eq!(run(&[RequestBegins, Fault, Close]), State::Closed);
+        use ConnectionEvent::*;
+        assert_eq!(run(&[RequestWithoutBody, ResponseBegins, ResponseEndsLast]), ConnectionState::Closing);
+        assert_eq!(run(&[RequestExpectsContinue, ResponseBegins, ResponseEndsLast, Close]), ConnectionState::Closed);
+        assert_eq!(run(&[RequestBegins, Fault, Close]), ConnectionState::Closed);
     }
 
     #[test]
     fn every_state_but_the_last_can_fail_and_close() {
         for (from, _, _) in TRANSITIONS {
-            for event in [Event::Fault, Event::Close] {
+            for event in [ConnectionEvent::Fault, ConnectionEvent::Close] {
                 assert!(Connection { state: *from }.allows(event), "{from:?} {event:?}");
             }
         }
-        assert!(TRANSITIONS.iter().all(|(from, _, _)| *from != State::Closed));
+        assert!(TRANSITIONS.iter().all(|(from, _, _)| *from != ConnectionState::Closed));
     }
 
     #[test]
     fn every_state_is_reachable_from_idle() {
-        let mut reached = HashSet::from([State::Idle]);
+        let mut reached = HashSet::from([ConnectionState::Idle]);
         while let Some((_, _, to)) =
             TRANSITIONS.iter().find(|(from, _, to)| reached.contains(from) && !reached.contains(to))
         {

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 /// Result of a decoder: `None` if it needs more input; otherwise a value and the bytes consumed, or an error.
-pub type Outcome<T, E> = Option<Result<(T, usize), E>>;
+pub type DecodeResult<T, E> = Option<Result<(T, usize), E>>;
 
 /// Panics unless `decode` gives the same outcome for all of `bytes`, for the shortest prefix with an outcome, and for
 /// `bytes` with trailing bytes.
@@ -13,7 +13,7 @@ pub type Outcome<T, E> = Option<Result<(T, usize), E>>;
 /// # Panics
 /// If the outcomes differ. Only for tests and fuzzers.
 #[allow(clippy::panic)]
-pub fn assert_three_ways<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> Outcome<T, E>)
+pub fn assert_three_ways<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> DecodeResult<T, E>)
 where
     T: Debug + PartialEq,
     E: Debug + PartialEq,

@@ -17,14 +17,14 @@ const OVERLAPS_MAX: u32 = 2;
 
 /// A part of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ByteRange {
     /// The first byte.
     pub first: u64,
     /// The last byte, inclusive.
     pub last: u64,
 }
 
-impl Part {
+impl ByteRange {
     /// Length; at least 1.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub const fn len(self) -> u64 {
@@ -35,19 +35,19 @@ impl Part {
 /// Up to [`PARTS_MAX`] parts in the order requested; no two are adjacent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    parts: [Part; PARTS_MAX],
+    parts: [ByteRange; PARTS_MAX],
     count: usize,
 }
 
 impl Parts {
     /// The parts.
-    pub fn as_slice(&self) -> &[Part] {
+    pub fn as_slice(&self) -> &[ByteRange] {
         &self.parts[..self.count]
     }
 
     /// Adds `part`, joined with all parts near it, in the position of the first of them. Returns false if there is no
     /// room.
-    fn add(&mut self, mut part: Part) -> bool {
+    fn add(&mut self, mut part: ByteRange) -> bool {
         let mut place = None;
         let mut at = 0;
         while at < self.count {
@@ -56,7 +56,7 @@ impl Parts {
                 at += 1;
                 continue;
             }
-            part = Part { first: part.first.min(other.first), last: part.last.max(other.last) };
+            part = ByteRange { first: part.first.min(other.first), last: part.last.max(other.last) };
             self.parts.copy_within(at + 1..self.count, at);
             self.count -= 1;
             place = Some(place.map_or(at, |place: usize| place.min(at)));
@@ -74,7 +74,7 @@ impl Parts {
     }
 }
 
-const fn are_near(left: Part, right: Part) -> bool {
+const fn are_near(left: ByteRange, right: ByteRange) -> bool {
     let reach = GAP_BYTES_MAX + 1;
     left.first <= right.last.saturating_add(reach) && right.first <= left.last.saturating_add(reach)
 }
@@ -99,7 +99,7 @@ pub enum RangesDecision {
     /// The whole representation: 200.
     Whole(Unranged),
     /// One part: 206 with Content-Range.
-    One(Part),
+    One(ByteRange),
     /// Several parts: 206 as multipart/byteranges.
     Many(Parts),
     /// Valid, but all ranges are out of bounds: 416.
@@ -117,7 +117,7 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
     if !unit.eq_ignore_ascii_case(b"bytes") || trim(set).len() != set.len() {
         return Whole(Unranged::Malformed);
     }
-    let (mut parts, mut ranges, mut inside) = (Parts::default(), 0, [Part::default(); RANGES_MAX]);
+    let (mut parts, mut ranges, mut inside) = (Parts::default(), 0, [ByteRange::default(); RANGES_MAX]);
     let (mut satisfiable, mut overlaps) = (0, 0);
     let mut too_many = false;
     for element in set.split(|&byte| byte == b',').map(trim) {
@@ -128,7 +128,7 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
         let part = match parse_spec(element, length) {
             Spec::Malformed => return Whole(Unranged::Malformed),
             Spec::Outside => continue,
-            Spec::Part { first, last } => Part { first, last },
+            Spec::Part { first, last } => ByteRange { first, last },
         };
         if ranges > RANGES_MAX || too_many {
             // Still parse the rest, so that malformed input is always classified as malformed.
@@ -170,7 +170,7 @@ pub fn make_boundary(seed: &[u8], counter: u64) -> String {
 
 /// Head of a part of a representation of `length` bytes, including the preceding delimiter. `fields` are whole lines
 /// that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first`: it is the first part.
-pub fn format_part_head(boundary: &str, fields: &str, part: Part, length: u64, first: bool) -> String {
+pub fn format_part_head(boundary: &str, fields: &str, part: ByteRange, length: u64, first: bool) -> String {
     let line_end = if first { "" } else { "\r\n" };
     format!("{line_end}--{boundary}\r\n{fields}Content-Range: bytes {}-{}/{length}\r\n\r\n", part.first, part.last)
 }

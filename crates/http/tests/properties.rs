@@ -9,7 +9,7 @@ use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_http::range::{RangeDecision, decide_range};
-use flatout_http::ranges::{PARTS_MAX, Part, RangesDecision, decide_ranges};
+use flatout_http::ranges::{ByteRange, PARTS_MAX, RangesDecision, decide_ranges};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::parse_request_head;
 use proptest::collection::vec;
@@ -104,7 +104,7 @@ proptest! {
         }
         for (index, part) in parts.iter().enumerate() {
             prop_assert!(part.first <= part.last && part.last < length);
-            let is_apart = |other: &Part| other.last + 81 < part.first || part.last + 81 < other.first;
+            let is_apart = |other: &ByteRange| other.last + 81 < part.first || part.last + 81 < other.first;
             prop_assert!(parts[..index].iter().all(is_apart));
             // Each end is one that was asked for, and no gap within is longer than what joins.
             prop_assert!(wanted.iter().any(|(first, _)| *first == part.first));

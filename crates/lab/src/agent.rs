@@ -7,19 +7,19 @@
 //!
 //! - [`frame`] and [`message`]: the wire format, as bytes and as messages;
 //! - [`clock`]: clock offsets of other machines;
-//! - [`muster`]: the controller's decisions, without sockets;
+//! - [`coordinator`]: the controller's decisions, without sockets;
 //! - [`trust`]: authentication of participants;
 //! - [`controller`] and [`member`]: the two sides with their sockets;
 //! - [`merge`]: one result from many.
 
 pub mod clock;
 pub mod controller;
+pub mod coordinator;
 pub mod frame;
 pub mod link;
 pub mod member;
 pub mod merge;
 pub mod message;
-pub mod muster;
 pub mod trust;
 
 #[cfg(test)]

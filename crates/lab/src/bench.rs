@@ -8,8 +8,6 @@
 //! Results are never lost: if a later level fails, or the server's counters become unreadable, the report contains
 //! everything before, and is invalid for a reason of that name.
 
-mod ask;
-mod books;
 mod drive;
 mod error;
 mod kernel;
@@ -19,21 +17,23 @@ mod note;
 mod ports;
 mod progress;
 pub mod question;
+mod server_counters;
 mod span;
+mod spec;
 
-pub use ask::{Ask, Speech, Work};
-pub use books::Books;
 pub use error::BenchError;
 pub use levels::Bench;
 pub use limit::{Limit, MEMORY_REPLY_BYTES_MAX};
 pub use note::ReportNote;
 pub use ports::{Ports, PortsShort};
-pub use progress::{Live, Phase, Progress, Unwatched};
+pub use progress::{Live, Phase, ProgressReceiver, Unwatched};
+pub use server_counters::CounterSource;
+pub use spec::{BenchRequests, BenchSpec, Speech};
 
 use crate::machine::Machine;
 use crate::target::TargetUnknown;
 use flatout_load::report::RunReport;
-pub(crate) use span::{Span, SpanPlan, run_span};
+pub(crate) use span::{SpanPlan, SpanResult, run_span};
 use std::net::SocketAddr;
 
 /// The server, as far as it was found on this machine.
@@ -51,7 +51,7 @@ pub struct ServerFound {
 #[derive(Clone, Debug)]
 pub struct BenchReport {
     /// The bench as requested.
-    pub asked: Ask,
+    pub asked: BenchSpec,
     /// The figures, as input of every view.
     pub run: RunReport,
     /// The resolved address.
@@ -81,10 +81,14 @@ impl BenchReport {
 }
 
 /// Runs every requested level.
-pub fn run(ask: Ask, books: Option<Books>, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
+pub fn run(
+    ask: BenchSpec,
+    counter_source: Option<CounterSource>,
+    progress: &mut dyn ProgressReceiver,
+) -> Result<BenchReport, BenchError> {
     let plans = ask.plans.clone();
     let (with_limit, is_lone, overload) = (ask.with_limit, plans.len() == 1, ask.overload);
-    let mut bench = Bench::prepare(ask, books)?;
+    let mut bench = Bench::prepare(ask, counter_source)?;
     for plan in plans {
         if bench.is_over() {
             break;

@@ -4,7 +4,7 @@
 //! `stat` that of each reaped child. A server with one thread or process per connection has little else.
 
 use crate::procfs;
-use crate::tree::Seen;
+use crate::tree::ObservedProcesses;
 use flatout_load::report::CpuClock;
 use flatout_net::process_clock::process_cpu_ns;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ impl CpuReading {
 
     /// Returns whether a child ended since `earlier` whose time is in no sum: its parent ignores SIGCHLD, or has not
     /// reaped it. `seen` are processes observed meanwhile.
-    pub fn has_lost_since(&self, earlier: &Self, seen: &Seen) -> bool {
+    pub fn has_lost_since(&self, earlier: &Self, seen: &ObservedProcesses) -> bool {
         let known = earlier.0.iter().map(|(pid, cpu)| (*pid, cpu.parent, cpu.own_ns));
         let mut gone: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
         for (pid, parent, own_ns) in known.chain(seen.iter()).filter(|(pid, ..)| !self.0.contains_key(pid)) {
@@ -132,7 +132,7 @@ impl CpuReading {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuClock, CpuReading, ProcessCpu, Seen, choose_clock};
+    use super::{CpuClock, CpuReading, ObservedProcesses, ProcessCpu, choose_clock};
     use crate::procfs::Ticks;
     use std::process::{Command, Stdio};
 
@@ -159,10 +159,10 @@ mod tests {
         assert!(!lost(&[(1, 0, 0)], &[(2, 1, 5), (3, 2, 50 * ms)], &[(1, 0, 60 * ms)]), "a grandchild");
         assert!(!lost(&[(1, 0, 0)], &[(2, 1, 50 * ms)], &[(1, 0, 0), (2, 80 * ms, 0)]), "it is still there");
         let mut ignoring = reading(&[(1, 0, 0)]);
-        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::from_iter([(2, 1, 5)])));
+        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &ObservedProcesses::from_iter([(2, 1, 5)])));
         ignoring.0.get_mut(&1).unwrap().ignores_children = true;
-        assert!(ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::from_iter([(2, 1, 5)])));
-        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &Seen::default()), "it had no children");
+        assert!(ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &ObservedProcesses::from_iter([(2, 1, 5)])));
+        assert!(!ignoring.has_lost_since(&reading(&[(1, 0, 0)]), &ObservedProcesses::default()), "it had no children");
     }
 
     #[test]

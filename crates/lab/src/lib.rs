@@ -15,7 +15,7 @@ pub mod bench;
 pub mod cgroup;
 pub mod cores;
 pub mod cpu;
-pub mod crowd;
+pub mod cpu_roles;
 pub mod limits;
 pub mod machine;
 pub mod procfs;

@@ -15,7 +15,7 @@ pub use report::{Gap, LimitsNote, LimitsReport, Roles};
 
 use crate::bench::BenchError;
 use crate::cores::CorePair;
-use crate::crowd::CrowdWatch;
+use crate::cpu_roles::CrowdWatch;
 use crate::machine::Machine;
 use crate::spread::Spread;
 use std::io;

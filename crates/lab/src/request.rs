@@ -35,12 +35,12 @@ const RESERVED: [&str; 4] = ["connection", "content-length", "transfer-encoding"
 
 /// One field line of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct RequestField {
     name: String,
     value: String,
 }
 
-impl Field {
+impl RequestField {
     /// Parses `Name: value`.
     pub fn parse(line: &str) -> Result<Self, FieldError> {
         let Some((name, value)) = line.split_once(':').filter(|(name, _)| is_token(name.as_bytes())) else {
@@ -91,7 +91,7 @@ pub struct Outline<'a> {
     /// The Host field's value.
     pub host: &'a str,
     /// Additional fields, or replacements of default ones.
-    pub fields: &'a [Field],
+    pub fields: &'a [RequestField],
     /// Content; empty for none.
     pub content: &'a [u8],
 }
@@ -162,7 +162,7 @@ pub fn is_method(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionUse, Field, FieldError, HttpVersion, Outline};
+    use super::{ConnectionUse, FieldError, HttpVersion, Outline, RequestField};
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
@@ -171,7 +171,7 @@ mod tests {
         Outline { method: "GET", target: "/a?b", host: "127.0.0.1:8080", fields: &[], content: b"" };
 
     fn text(fields: &[&str], closes: bool) -> String {
-        let fields: Vec<_> = fields.iter().map(|line| Field::parse(line).unwrap()).collect();
+        let fields: Vec<_> = fields.iter().map(|line| RequestField::parse(line).unwrap()).collect();
         let outline = Outline { fields: &fields, ..OUTLINE };
         let connection = if closes { ConnectionUse::Last } else { ConnectionUse::Kept };
         String::from_utf8(outline.encode(HttpVersion::Http11, connection)).unwrap()
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn http_2_has_an_authority_and_no_connection() {
-        let fields = [Field::parse("Host: x.example").unwrap(), Field::parse("X-Y: z").unwrap()];
+        let fields = [RequestField::parse("Host: x.example").unwrap(), RequestField::parse("X-Y: z").unwrap()];
         let head = Outline { fields: &fields, ..OUTLINE }.head(true).unwrap();
         assert_eq!(head.uri().to_string(), "https://x.example/a?b");
         let names: Vec<_> = head.headers().keys().map(http::HeaderName::as_str).collect();
@@ -237,7 +237,7 @@ mod tests {
             ("Connection: close", FieldError::Reserved("Connection".to_owned())),
             ("content-length: 1", FieldError::Reserved("content-length".to_owned())),
         ] {
-            assert_eq!(Field::parse(line), Err(error.clone()));
+            assert_eq!(RequestField::parse(line), Err(error.clone()));
             assert!(!error.to_string().is_empty());
         }
     }

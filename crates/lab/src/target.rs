@@ -7,7 +7,7 @@
 
 use crate::cpu::CpuReading;
 use crate::procfs;
-use crate::tree::{Seen, descendants};
+use crate::tree::{ObservedProcesses, descendants};
 use flatout_load::report::CpuClock;
 use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,14 +57,14 @@ pub fn is_local(address: IpAddr) -> bool {
 
 /// The processes of a server on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct ServerProcesses {
     address: SocketAddr,
     processes: BTreeSet<u32>,
     listeners: BTreeSet<u32>,
     name: String,
 }
 
-impl Target {
+impl ServerProcesses {
     /// Finds the server that listens at an address.
     pub fn find(address: SocketAddr) -> Result<Self, TargetUnknown> {
         if !is_local(address.ip()) {
@@ -83,7 +83,7 @@ impl Target {
     }
 
     /// Records its current descendants, so that short-lived ones are known.
-    pub fn look(&self, seen: &mut Seen) {
+    pub fn look(&self, seen: &mut ObservedProcesses) {
         seen.look(&self.listeners);
     }
 
@@ -112,7 +112,7 @@ impl Target {
     }
 }
 
-impl Target {
+impl ServerProcesses {
     /// Total memory, context switches, and user and system time of its processes.
     pub fn status(&self) -> TargetStatus {
         let processes = self.processes_now();
@@ -178,7 +178,7 @@ pub struct CpuSnapshot {
 
 impl CpuSnapshot {
     /// CPU time used since `earlier`. New tasks count completely. `seen` are processes observed in between.
-    pub fn since(&self, earlier: &Self, seen: &Seen) -> CpuUsed {
+    pub fn since(&self, earlier: &Self, seen: &ObservedProcesses) -> CpuUsed {
         let (mut by_task, mut wait_ns) = (Vec::new(), 0);
         for (task, now) in &self.tasks {
             let before = earlier.tasks.get(task).filter(|before| before.pid == now.pid);
@@ -259,8 +259,8 @@ impl CpuUsed {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuUsed, Target, TargetUnknown, TaskUsed, is_local};
-    use crate::tree::Seen;
+    use super::{CpuUsed, ServerProcesses, TargetUnknown, TaskUsed, is_local};
+    use crate::tree::ObservedProcesses;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::os::fd::OwnedFd;
@@ -282,8 +282,8 @@ mod tests {
             .unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        let target = Target::find(address).unwrap();
-        let (before, mut seen) = (target.snapshot(), Seen::default());
+        let target = ServerProcesses::find(address).unwrap();
+        let (before, mut seen) = (target.snapshot(), ObservedProcesses::default());
         go.write_all(b"a").unwrap();
         assert_eq!(lines.next().unwrap().unwrap(), "worked");
         target.look(&mut seen);
@@ -321,20 +321,20 @@ mod tests {
     #[test]
     fn a_listener_of_this_process_is_found_with_its_cpu_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target::find(listener.local_addr().unwrap()).unwrap();
+        let target = ServerProcesses::find(listener.local_addr().unwrap()).unwrap();
         assert!(target.processes().contains(&std::process::id()));
         let before = target.snapshot();
         let mut sum = 0_u64;
-        while target.snapshot().since(&before, &Seen::default()).total_ns() < 3_000_000 {
+        while target.snapshot().since(&before, &ObservedProcesses::default()).total_ns() < 3_000_000 {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
-        assert!(!target.snapshot().since(&before, &Seen::default()).busy_tasks(1_000_000).is_empty());
+        assert!(!target.snapshot().since(&before, &ObservedProcesses::default()).busy_tasks(1_000_000).is_empty());
     }
 
     #[test]
     fn threads_that_ended_are_not_lost() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = Target::find(listener.local_addr().unwrap()).unwrap();
+        let target = ServerProcesses::find(listener.local_addr().unwrap()).unwrap();
         let before = target.snapshot();
         let mut burnt_ns = 0;
         for _ in 0..4 {
@@ -350,7 +350,7 @@ mod tests {
             });
             burnt_ns += burn.join().unwrap();
         }
-        let used = target.snapshot().since(&before, &Seen::default());
+        let used = target.snapshot().since(&before, &ObservedProcesses::default());
         assert!(used.total_ns() >= burnt_ns && used.ended_ns > 0, "{used:?}, {burnt_ns} burnt");
         assert_eq!(used.clock, flatout_load::report::CpuClock::Process);
     }
@@ -360,7 +360,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert_eq!(Target::find(address), Err(TargetUnknown::NothingListens));
+        assert_eq!(ServerProcesses::find(address), Err(TargetUnknown::NothingListens));
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         assert!(is_local("127.0.0.9".parse().unwrap()) && is_local("::1".parse().unwrap()));
         // TEST-NET-1 (RFC 5737) belongs to no machine.
         assert!(!is_local("192.0.2.1".parse().unwrap()));
-        assert_eq!(Target::find("192.0.2.1:80".parse().unwrap()), Err(TargetUnknown::NotLocal));
+        assert_eq!(ServerProcesses::find("192.0.2.1:80".parse().unwrap()), Err(TargetUnknown::NotLocal));
     }
 
     #[test]

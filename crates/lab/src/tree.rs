@@ -44,12 +44,12 @@ fn own_line() -> BTreeSet<u32> {
 
 /// Processes observed at some time: the parent of each, and its last known CPU use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen(BTreeMap<u32, (u32, u64)>);
+pub struct ObservedProcesses(BTreeMap<u32, (u32, u64)>);
 
 /// Upper bound of observed processes.
 const SEEN_MAX: usize = 100_000;
 
-impl Seen {
+impl ObservedProcesses {
     /// Records all current descendants of these processes.
     pub fn look(&mut self, roots: &BTreeSet<u32>) {
         for (pid, parent) in descendants(roots) {
@@ -67,7 +67,7 @@ impl Seen {
     }
 }
 
-impl FromIterator<(u32, u32, u64)> for Seen {
+impl FromIterator<(u32, u32, u64)> for ObservedProcesses {
     fn from_iter<I: IntoIterator<Item = (u32, u32, u64)>>(processes: I) -> Self {
         Self(processes.into_iter().map(|(pid, parent, own_ns)| (pid, (parent, own_ns))).collect())
     }

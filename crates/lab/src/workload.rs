@@ -1,8 +1,8 @@
 //! Workloads on this machine: reading lists and logs, and writing files to be served.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use flatout_load::workload::fileset::{Content, FileSpec, Fileset};
-use flatout_load::workload::{Faults, Log, LogReader, Workload, filelist, urls};
+use flatout_load::workload::fileset::{ContentGenerator, FileSpec, Fileset};
+use flatout_load::workload::{AccessLog, Faults, LogReader, Workload, filelist, urls};
 use rustix::fs::statvfs;
 use std::fmt;
 use std::fs::{self, File};
@@ -60,11 +60,11 @@ pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
     urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
 
-/// Reads an access log, from standard input for `-`, within the bounds of [`Log`]; the result contains its faults.
+/// Reads an access log, from standard input for `-`, within the bounds of [`AccessLog`]; the result contains its faults.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn read_log(path: &Path) -> Result<Log, ReadError> {
+pub fn read_log(path: &Path) -> Result<AccessLog, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut input = open(path).map_err(failed)?;
     let mut reader = LogReader::default();
@@ -84,7 +84,7 @@ pub fn read_log(path: &Path) -> Result<Log, ReadError> {
 ///
 /// # Errors
 /// If it cannot be read, or lines are malformed: the error has their numbers.
-pub fn read_sound_log(path: &Path) -> Result<Log, ReadError> {
+pub fn read_sound_log(path: &Path) -> Result<AccessLog, ReadError> {
     let log = read_log(path)?;
     if log.faults.is_empty() { Ok(log) } else { Err(ReadError::Malformed(path.to_owned(), log.faults)) }
 }
@@ -228,7 +228,7 @@ fn write_file(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
 
 fn write_content(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
     let mut output = File::create(path)?;
-    let mut content = Content::of(&file.path);
+    let mut content = ContentGenerator::of(&file.path);
     let mut digest = Context::new(&SHA256);
     let mut piece = vec![0; PIECE_BYTES];
     let mut left = file.bytes;

@@ -18,7 +18,7 @@ pub mod sweep;
 
 pub use arrivals::{ArrivalKind, Arrivals, Level};
 pub use dist::Dist;
-pub use lines::{Line, Lines};
+pub use lines::{ReplayLine, ReplayLines};
 pub use sweep::Sweep;
 
 use serde::{Deserialize, Serialize};
@@ -137,14 +137,14 @@ pub struct Plan {
 
 /// Unit of arrivals, for comparing rates of arrivals with rates of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Arrival {
+pub struct ArrivalUnit {
     /// Its plural; `requests` if each is one request.
     pub name: &'static str,
     /// Mean requests per arrival; at least 1.
     pub requests: f64,
 }
 
-impl std::fmt::Display for Arrival {
+impl std::fmt::Display for ArrivalUnit {
     /// Writes the unit of a rate: `requests/s`, `connections/s of 4 requests`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/s", self.name)?;
@@ -290,14 +290,14 @@ impl Plan {
     }
 
     /// Unit of arrivals: a rate of arrivals times its requests is a rate of requests.
-    pub fn arrival(&self) -> Arrival {
+    pub fn arrival(&self) -> ArrivalUnit {
         let bursts = match &self.visit {
             Visit::Request => 1.0,
             Visit::Connection { calls } => f64::from(*calls),
             Visit::Session { length } => length.mean_count(),
         };
         let requests = bursts * f64::from(self.burst);
-        Arrival { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
+        ArrivalUnit { name: if requests > 1.0 { self.visits() } else { "requests" }, requests }
     }
 
     /// Returns whether the rate changes over time: it has steps, or follows a log.

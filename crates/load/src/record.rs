@@ -180,7 +180,7 @@ pub struct Recorder {
     span_ns: Option<u64>,
     /// Requests that ended since the last one began, until [`Recorder::close_span`]; never more than were in flight.
     #[serde(skip)]
-    tail: Vec<late::Ended>,
+    tail: Vec<late::EndedRequest>,
 }
 
 /// Number of failures of one kind with the same detail.
@@ -311,7 +311,7 @@ impl Recorder {
         self.in_flight.end(sample);
         self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
         self.counts.record(sample);
-        let ended = late::Ended::of(sample);
+        let ended = late::EndedRequest::of(sample);
         match self.span_ns {
             Some(span_ns) if sample.ended_ns > self.measured_from_ns.saturating_add(span_ns) => self.late.add(ended),
             _ => self.tail.push(ended),

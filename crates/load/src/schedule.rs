@@ -26,7 +26,7 @@ use cursor::Cursor;
 use free::Free;
 use retry::{Retries, Retry};
 use serde::{Deserialize, Serialize};
-use slot::{Holding, Slot};
+use slot::{ConnectionSlot, Holding};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -124,7 +124,7 @@ struct Open {
 pub struct Schedule {
     plan: Plan,
     share: Share,
-    slots: Box<[Slot]>,
+    slots: Box<[ConnectionSlot]>,
     free: Free,
     /// Times at which slots continue.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
@@ -168,7 +168,7 @@ impl Schedule {
         let mut schedule = Self {
             plan: plan.clone(),
             share,
-            slots: vec![Slot::new(); count].into_boxed_slice(),
+            slots: vec![ConnectionSlot::new(); count].into_boxed_slice(),
             free: Free::new(count, clients),
             timers: BinaryHeap::with_capacity(count),
             open,

@@ -30,10 +30,10 @@ pub mod urls;
 pub mod web96;
 pub mod web99;
 
-pub use address::{Address, Origin};
-pub use entry::{Class, Entry, Method};
+pub use address::{Address, ServerOrigin};
+pub use entry::{Class, Method, WorkloadEntry};
 pub use fault::{FaultKind, Faults, LineFault};
-pub use log::{Log, LogReader};
+pub use log::{AccessLog, LogReader};
 pub use replay::{Replay, ReplayRequest};
 
 use crate::random::Random;
@@ -51,19 +51,19 @@ pub struct Workload {
     /// Name in reports: `url-list`, `filelist`, `web96-like`, `web99-like` or `replay`.
     pub name: &'static str,
     /// Possible requests, at least one.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<WorkloadEntry>,
     /// The classes that entries name by their index, at least one.
     pub classes: Vec<Class>,
     /// Further parameters for reports, as names and values.
     pub parameters: Vec<(&'static str, String)>,
     /// Requests per session if the workload defines it, as in `--session-length`.
     pub session_length: Option<&'static str>,
-    choice: Choice,
+    choice: EntrySelection,
 }
 
 /// Selection of the next entry.
 #[derive(Clone, Debug)]
-enum Choice {
+enum EntrySelection {
     /// In order, repeated from the beginning.
     InTurn,
     /// At random by weight.
@@ -75,9 +75,9 @@ const PURPOSE_CHOICE: u64 = 0x0063_686f_6963_6500;
 
 impl Workload {
     /// A workload requested in order. `None` without entries.
-    pub fn in_turn(name: &'static str, entries: Vec<Entry>) -> Option<Self> {
+    pub fn in_turn(name: &'static str, entries: Vec<WorkloadEntry>) -> Option<Self> {
         (!entries.is_empty()).then(|| {
-            let mut workload = Self::new(name, entries, Vec::new(), Choice::InTurn);
+            let mut workload = Self::new(name, entries, Vec::new(), EntrySelection::InTurn);
             workload.classify();
             workload
         })
@@ -85,23 +85,23 @@ impl Workload {
 
     /// A workload requested by the entries' weights, with a class per entry or, if there are many, per range of sizes.
     /// `None` if no entry has a weight above 0.
-    pub fn by_weight(name: &'static str, entries: Vec<Entry>) -> Option<Self> {
+    pub fn by_weight(name: &'static str, entries: Vec<WorkloadEntry>) -> Option<Self> {
         let alias = Alias::new(entries.iter().map(|entry| entry.weight))?;
-        let mut workload = Self::new(name, entries, Vec::new(), Choice::ByWeight(alias));
+        let mut workload = Self::new(name, entries, Vec::new(), EntrySelection::ByWeight(alias));
         workload.classify();
         Some(workload)
     }
 
     /// The same with classes of its own, which the entries name already.
-    fn by_weight_in_classes(name: &'static str, entries: Vec<Entry>, names: Vec<String>) -> Option<Self> {
+    fn by_weight_in_classes(name: &'static str, entries: Vec<WorkloadEntry>, names: Vec<String>) -> Option<Self> {
         let alias = Alias::new(entries.iter().map(|entry| entry.weight))?;
         let classes = names.into_iter().map(Class::named).collect();
-        let mut workload = Self::new(name, entries, classes, Choice::ByWeight(alias));
+        let mut workload = Self::new(name, entries, classes, EntrySelection::ByWeight(alias));
         workload.count_classes();
         Some(workload)
     }
 
-    fn new(name: &'static str, entries: Vec<Entry>, classes: Vec<Class>, choice: Choice) -> Self {
+    fn new(name: &'static str, entries: Vec<WorkloadEntry>, classes: Vec<Class>, choice: EntrySelection) -> Self {
         Self { name, entries, classes, parameters: Vec::new(), session_length: None, choice }
     }
 
@@ -130,8 +130,8 @@ impl Workload {
     /// Index of the entry for request number `request` of a run.
     pub fn choose(&self, seed: u64, request: u64) -> usize {
         match &self.choice {
-            Choice::InTurn => (request % self.entries.len() as u64) as usize,
-            Choice::ByWeight(alias) => alias.choose(&mut Random::stream(seed, PURPOSE_CHOICE, request)),
+            EntrySelection::InTurn => (request % self.entries.len() as u64) as usize,
+            EntrySelection::ByWeight(alias) => alias.choose(&mut Random::stream(seed, PURPOSE_CHOICE, request)),
         }
     }
 
@@ -143,9 +143,9 @@ impl Workload {
     }
 }
 
-impl Choice {
+impl EntrySelection {
     /// Relative frequency of an entry.
-    fn weight(&self, entry: &Entry) -> f64 {
+    fn weight(&self, entry: &WorkloadEntry) -> f64 {
         match self {
             Self::InTurn => 1.0,
             Self::ByWeight(_) => entry.weight,

@@ -19,7 +19,7 @@ pub const SMALL_PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// The users of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum BudgetUser {
     /// Stored responses.
     Stored,
     /// Responses that are being fetched and will be stored.
@@ -32,7 +32,7 @@ pub enum Share {
     Released,
 }
 
-impl Share {
+impl BudgetUser {
     /// All shares.
     pub const ALL: [Self; 5] = [Self::Stored, Self::Fills, Self::Windows, Self::Pieces, Self::Released];
 
@@ -51,7 +51,7 @@ impl Share {
 /// The budget, shared by all threads.
 pub struct Budget {
     bytes_max: AtomicU64,
-    held: [AtomicU64; Share::ALL.len()],
+    held: [AtomicU64; BudgetUser::ALL.len()],
 }
 
 impl Budget {
@@ -71,18 +71,18 @@ impl Budget {
     }
 
     /// Bytes held by `share`.
-    pub fn held(&self, share: Share) -> u64 {
+    pub fn held(&self, share: BudgetUser) -> u64 {
         self.of(share).load(Ordering::Relaxed)
     }
 
     /// Bytes held by all shares together.
     pub fn held_in_all(&self) -> u64 {
-        Share::ALL.iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
+        BudgetUser::ALL.iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
 
     /// Sets the bytes held by stored responses, as the store counts them.
     pub fn set_stored(&self, bytes: u64) {
-        self.of(Share::Stored).store(bytes, Ordering::Relaxed);
+        self.of(BudgetUser::Stored).store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes that stored responses may take now: what the other shares leave, and at least half of the budget.
@@ -93,7 +93,7 @@ impl Budget {
 
     /// Returns whether stored responses must be evicted.
     pub fn is_over(&self) -> bool {
-        self.held(Share::Stored) > self.stored_bytes_max()
+        self.held(BudgetUser::Stored) > self.stored_bytes_max()
     }
 
     /// Returns whether `bytes` more would be granted.
@@ -103,7 +103,7 @@ impl Budget {
 
     /// Takes `bytes`, unless the shares other than stored responses would then exceed half of the budget. Returns
     /// whether it did.
-    pub fn try_take(&self, share: Share, bytes: u64) -> bool {
+    pub fn try_take(&self, share: BudgetUser, bytes: u64) -> bool {
         self.take(share, bytes);
         let fits = self.has_room(0);
         if !fits {
@@ -113,12 +113,12 @@ impl Budget {
     }
 
     /// Takes `bytes` unconditionally.
-    pub fn take(&self, share: Share, bytes: u64) {
+    pub fn take(&self, share: BudgetUser, bytes: u64) {
         self.of(share).fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Gives back `bytes` taken earlier.
-    pub fn give_back(&self, share: Share, bytes: u64) {
+    pub fn give_back(&self, share: BudgetUser, bytes: u64) {
         self.of(share).fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -134,10 +134,10 @@ impl Budget {
 
     /// Bytes held by the shares other than stored responses.
     fn moving(&self) -> u64 {
-        Share::ALL[1..].iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
+        BudgetUser::ALL[1..].iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
 
-    const fn of(&self, share: Share) -> &AtomicU64 {
+    const fn of(&self, share: BudgetUser) -> &AtomicU64 {
         &self.held[share as usize]
     }
 }
@@ -153,7 +153,7 @@ impl fmt::Debug for Budget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Budget");
         shown.field("bytes_max", &self.bytes_max());
-        for share in Share::ALL {
+        for share in BudgetUser::ALL {
             shown.field(share.name(), &self.held(share));
         }
         shown.finish()
@@ -164,13 +164,13 @@ impl fmt::Debug for Budget {
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<Budget>,
-    share: Share,
+    share: BudgetUser,
     bytes: u64,
 }
 
 impl Held {
     /// A reservation of 0 bytes for `share`.
-    pub const fn new(budget: Arc<Budget>, share: Share) -> Self {
+    pub const fn new(budget: Arc<Budget>, share: BudgetUser) -> Self {
         Self { budget, share, bytes: 0 }
     }
 
@@ -199,7 +199,7 @@ impl Held {
     }
 
     /// Moves the reservation to `share`.
-    pub fn move_to(&mut self, share: Share) {
+    pub fn move_to(&mut self, share: BudgetUser) {
         self.budget.take(share, self.bytes);
         self.budget.give_back(self.share, self.bytes);
         self.share = share;
@@ -214,22 +214,22 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Held, PIECE_BYTES_MAX, SMALL_PIECE_BYTES_MAX, Share};
+    use super::{Budget, BudgetUser, Held, PIECE_BYTES_MAX, SMALL_PIECE_BYTES_MAX};
     use std::sync::Arc;
 
     #[test]
     fn what_moves_is_granted_half_and_stored_responses_make_room_for_it() {
         let budget = Budget::new(1000);
         budget.set_stored(900);
-        assert!(budget.try_take(Share::Fills, 300) && budget.is_over());
+        assert!(budget.try_take(BudgetUser::Fills, 300) && budget.is_over());
         assert_eq!(budget.stored_bytes_max(), 700);
-        assert!(budget.try_take(Share::Windows, 200));
-        assert!(!budget.try_take(Share::Fills, 1) && !budget.has_room(1) && budget.has_room(0));
-        assert_eq!((budget.held(Share::Fills), budget.held_in_all()), (300, 1400));
+        assert!(budget.try_take(BudgetUser::Windows, 200));
+        assert!(!budget.try_take(BudgetUser::Fills, 1) && !budget.has_room(1) && budget.has_room(0));
+        assert_eq!((budget.held(BudgetUser::Fills), budget.held_in_all()), (300, 1400));
         // What must be counted in any case never takes more than half from what is stored.
-        budget.take(Share::Pieces, 5000);
+        budget.take(BudgetUser::Pieces, 5000);
         assert_eq!(budget.stored_bytes_max(), 500);
-        budget.give_back(Share::Pieces, 5000);
+        budget.give_back(BudgetUser::Pieces, 5000);
         budget.set_stored(500);
         assert!(!budget.is_over());
         budget.set_bytes_max(800);
@@ -241,7 +241,7 @@ mod tests {
         let budget = Budget::new(1000);
         budget.set_stored(1000);
         assert_eq!(budget.piece_bytes_max(), PIECE_BYTES_MAX);
-        budget.take(Share::Pieces, 251);
+        budget.take(BudgetUser::Pieces, 251);
         assert_eq!(budget.piece_bytes_max(), SMALL_PIECE_BYTES_MAX);
         assert_eq!(Budget::default().piece_bytes_max(), PIECE_BYTES_MAX);
     }
@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn what_is_held_is_given_back() {
         let budget = Arc::new(Budget::new(100));
-        let mut held = Held::new(Arc::clone(&budget), Share::Fills);
+        let mut held = Held::new(Arc::clone(&budget), BudgetUser::Fills);
         assert!(held.try_grow(50) && !held.try_grow(1));
-        held.move_to(Share::Windows);
-        assert_eq!((budget.held(Share::Fills), budget.held(Share::Windows)), (0, 50));
+        held.move_to(BudgetUser::Windows);
+        assert_eq!((budget.held(BudgetUser::Fills), budget.held(BudgetUser::Windows)), (0, 50));
         held.set(70);
         held.set(20);
         assert_eq!((held.bytes(), budget.held_in_all()), (20, 20));

@@ -33,7 +33,7 @@ struct Pipe {
     length: Option<u64>,
     pieces: VecDeque<SharedBytes>,
     waiting_bytes: usize,
-    ended: Option<Ended>,
+    ended: Option<ContentEnd>,
     reader: Option<Waker>,
     writer: Option<Waker>,
     reader_gone: bool,
@@ -42,16 +42,16 @@ struct Pipe {
 }
 
 #[derive(Clone, Debug)]
-enum Ended {
+enum ContentEnd {
     Whole(Option<Rc<[u8]>>),
     Cut(CloseReason),
 }
 
 /// The reading end of a request's content.
 #[derive(Debug)]
-pub struct Content(Rc<RefCell<Pipe>>);
+pub struct RequestContent(Rc<RefCell<Pipe>>);
 
-impl Content {
+impl RequestContent {
     /// Length in bytes, if the request declares it.
     pub fn length(&self) -> Option<u64> {
         self.0.borrow().length
@@ -71,8 +71,8 @@ impl Content {
             return Poll::Ready(ContentPiece::Bytes(bytes));
         }
         match &pipe.ended {
-            Some(Ended::Whole(trailers)) => Poll::Ready(ContentPiece::End(trailers.clone())),
-            Some(Ended::Cut(reason)) => Poll::Ready(ContentPiece::Cut(*reason)),
+            Some(ContentEnd::Whole(trailers)) => Poll::Ready(ContentPiece::End(trailers.clone())),
+            Some(ContentEnd::Cut(reason)) => Poll::Ready(ContentPiece::Cut(*reason)),
             None => {
                 pipe.reader = Some(context.waker().clone());
                 Poll::Pending
@@ -81,7 +81,7 @@ impl Content {
     }
 }
 
-impl Drop for Content {
+impl Drop for RequestContent {
     fn drop(&mut self) {
         let mut pipe = self.0.borrow_mut();
         pipe.reader_gone = true;
@@ -133,15 +133,15 @@ impl ContentWriter {
 
     /// Marks the content as complete.
     pub(crate) fn end(self, trailers: Option<Rc<[u8]>>) {
-        self.finish(Ended::Whole(trailers));
+        self.finish(ContentEnd::Whole(trailers));
     }
 
     /// Marks the content as cut; it stays incomplete.
     pub(crate) fn cut(self, reason: CloseReason) {
-        self.finish(Ended::Cut(reason));
+        self.finish(ContentEnd::Cut(reason));
     }
 
-    fn finish(&self, ended: Ended) {
+    fn finish(&self, ended: ContentEnd) {
         let mut pipe = self.0.borrow_mut();
         if pipe.ended.is_none() {
             pipe.ended = Some(ended);
@@ -154,14 +154,14 @@ impl ContentWriter {
 
 impl Drop for ContentWriter {
     fn drop(&mut self) {
-        self.finish(Ended::Cut(CloseReason::ClientReset));
+        self.finish(ContentEnd::Cut(CloseReason::ClientReset));
     }
 }
 
 /// Both ends of a content channel, with its `length` in bytes if known.
-pub(crate) fn content_channel(length: Option<u64>) -> (ContentWriter, Content) {
+pub(crate) fn content_channel(length: Option<u64>) -> (ContentWriter, RequestContent) {
     let pipe = Rc::new(RefCell::new(Pipe { length, ..Pipe::default() }));
-    (ContentWriter(Rc::clone(&pipe)), Content(pipe))
+    (ContentWriter(Rc::clone(&pipe)), RequestContent(pipe))
 }
 
 /// An interim (1xx) response on its way to the client.
@@ -215,7 +215,7 @@ pub struct Offers {
     length: Option<u64>,
     writer: RefCell<Option<ContentWriter>>,
     /// Content that was taken on behalf of a later handler.
-    carried: RefCell<Option<Content>>,
+    carried: RefCell<Option<RequestContent>>,
     taken: Cell<bool>,
     interims: RefCell<Option<Interims>>,
 }
@@ -288,7 +288,7 @@ impl Offers {
 
     /// The request's content, for a [`Reply::Later`](crate::handler::Reply::Later); `None` if there is none or it was
     /// taken already. Content that is not taken is read and discarded before the response is sent.
-    pub fn take_content(&self) -> Option<Content> {
+    pub fn take_content(&self) -> Option<RequestContent> {
         if let Some(content) = self.carried.borrow_mut().take() {
             return Some(content);
         }

@@ -11,7 +11,7 @@ use std::task::Waker;
 pub struct SlotId(u32);
 
 #[derive(Debug)]
-struct Slot {
+struct TimerEntry {
     /// Milliseconds on the monotonic clock; `u64::MAX` when none is set.
     deadline_ms: u64,
     /// The deadline passed, or the owner was woken for another reason, and has not taken the call yet.
@@ -36,7 +36,7 @@ pub enum Call {
 /// The deadlines of one worker's connections.
 #[derive(Debug, Default)]
 pub struct Deadlines {
-    slots: Vec<Slot>,
+    slots: Vec<TimerEntry>,
     free: Vec<u32>,
     /// Calls that their owners have not taken.
     calls_waiting: usize,
@@ -47,7 +47,7 @@ pub struct Deadlines {
 impl Deadlines {
     /// Allocates an entry for the owner of `waker`.
     pub fn insert(&mut self, waker: Waker) -> SlotId {
-        let slot = Slot { deadline_ms: u64::MAX, call: None, waker: Some(waker) };
+        let slot = TimerEntry { deadline_ms: u64::MAX, call: None, waker: Some(waker) };
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
             return SlotId(index);
@@ -128,7 +128,7 @@ impl Deadlines {
     }
 }
 
-impl Slot {
+impl TimerEntry {
     /// Returns the number of calls added, 0 or 1.
     fn call(&mut self, call: Call) -> usize {
         let Some(waker) = &self.waker else { return 0 };

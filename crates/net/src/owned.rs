@@ -13,15 +13,15 @@ const FIELDS_INLINE: usize = 24;
 
 /// A part of the copied bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Span {
+struct ByteSpan {
     start: u32,
     end: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Goal {
-    Resource { path: Span, query: Option<Span>, authority: Option<Span> },
-    Authority(Span),
+    Resource { path: ByteSpan, query: Option<ByteSpan>, authority: Option<ByteSpan> },
+    Authority(ByteSpan),
     Asterisk,
 }
 
@@ -30,14 +30,14 @@ enum Goal {
 pub struct OwnedRequest {
     bytes: Vec<u8>,
     /// Name and value of each field.
-    fields: Vec<(Span, Span)>,
-    method: Span,
+    fields: Vec<(ByteSpan, ByteSpan)>,
+    method: ByteSpan,
     /// True if this server knows the method.
     known: bool,
     goal: Goal,
-    target_text: Span,
+    target_text: ByteSpan,
     version: Version,
-    host: Option<Span>,
+    host: Option<ByteSpan>,
     framing: Framing,
     persistent: bool,
     expects_continue: bool,
@@ -54,13 +54,13 @@ struct Copier(Vec<u8>);
 
 impl Copier {
     /// Offsets fit in 32 bits, as heads are bounded far below that.
-    fn add(&mut self, bytes: &[u8]) -> Span {
+    fn add(&mut self, bytes: &[u8]) -> ByteSpan {
         let start = self.0.len() as u32;
         self.0.extend_from_slice(bytes);
-        Span { start, end: self.0.len() as u32 }
+        ByteSpan { start, end: self.0.len() as u32 }
     }
 
-    fn add_some(&mut self, bytes: Option<&[u8]>) -> Option<Span> {
+    fn add_some(&mut self, bytes: Option<&[u8]>) -> Option<ByteSpan> {
         bytes.map(|bytes| self.add(bytes))
     }
 }
@@ -104,12 +104,12 @@ impl OwnedRequest {
         }
     }
 
-    fn part(&self, span: Span) -> &[u8] {
+    fn part(&self, span: ByteSpan) -> &[u8] {
         self.bytes.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
     /// The bytes were copied from text.
-    fn text(&self, span: Span) -> &str {
+    fn text(&self, span: ByteSpan) -> &str {
         std::str::from_utf8(self.part(span)).unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! Bytes shared by a cache and its responses: sliced without a copy, and counted without atomic operations on one
 //! worker.
 
-use crate::budget::{Budget, Held, Share};
+use crate::budget::{Budget, BudgetUser, Held};
 use crate::file::Guard;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -51,7 +51,7 @@ impl SharedBytes {
 
     /// The bytes of a buffer, counted among the pieces of `budget` until their last slice is dropped.
     pub fn counted(buffer: Vec<u8>, budget: &Arc<Budget>) -> Self {
-        let mut held = Held::new(Arc::clone(budget), Share::Pieces);
+        let mut held = Held::new(Arc::clone(budget), BudgetUser::Pieces);
         held.set(buffer.capacity() as u64);
         Self { end: buffer.len(), start: 0, bytes: Owner::Counted(Rc::new(Counted { bytes: buffer, _held: held })) }
     }
@@ -125,7 +125,7 @@ impl fmt::Debug for SharedBytes {
 #[cfg(test)]
 mod tests {
     use super::SharedBytes;
-    use crate::budget::{Budget, Share};
+    use crate::budget::{Budget, BudgetUser};
     use std::sync::Arc;
 
     #[test]
@@ -148,9 +148,9 @@ mod tests {
         let whole = SharedBytes::counted(b"0123456789".to_vec(), &budget);
         let part = whole.slice(3..5);
         drop(whole);
-        assert_eq!((&*part, budget.held(Share::Pieces)), (&b"34"[..], 10));
+        assert_eq!((&*part, budget.held(BudgetUser::Pieces)), (&b"34"[..], 10));
         drop(part);
-        assert_eq!(budget.held(Share::Pieces), 0);
+        assert_eq!(budget.held(BudgetUser::Pieces), 0);
     }
 
     #[test]

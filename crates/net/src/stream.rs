@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The next event of a [`Source`].
+/// The next event of a [`ContentSource`].
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum ContentEvent {
     /// More content, never empty.
     Segment(Segment),
     /// The end. Over chunked framing and HTTP/2, these trailer field lines follow, each `Name: value` and CR LF.
@@ -22,23 +22,23 @@ pub enum Piece {
 }
 
 /// A producer of streamed content.
-pub trait Source {
-    /// The next piece, or `Pending` after registering `context`. Called again only after a [`Piece::Segment`] has
+pub trait ContentSource {
+    /// The next piece, or `Pending` after registering `context`. Called again only after a [`ContentEvent::Segment`] has
     /// been sent, so a slow client slows down its source.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece>;
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent>;
 }
 
 /// Streamed content.
 #[derive(Clone)]
 pub struct Stream {
-    source: Rc<RefCell<dyn Source>>,
+    source: Rc<RefCell<dyn ContentSource>>,
     length: Option<u64>,
 }
 
 impl Stream {
     /// Content from `source`. `length` is the value of Content-Length, and exactly that many bytes must follow; with
     /// `None` the head has no such field, and the connection frames the content as the client's version allows.
-    pub fn new(source: impl Source + 'static, length: Option<u64>) -> Self {
+    pub fn new(source: impl ContentSource + 'static, length: Option<u64>) -> Self {
         Self { source: Rc::new(RefCell::new(source)), length }
     }
 
@@ -47,12 +47,12 @@ impl Stream {
         self.length
     }
 
-    /// See [`Source::poll_piece`].
-    pub fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Piece> {
+    /// See [`ContentSource::poll_piece`].
+    pub fn poll_piece(&self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         match self.source.try_borrow_mut() {
             Ok(mut source) => source.poll_piece(context),
             // A source that polls itself cannot make progress.
-            Err(_) => Poll::Ready(Piece::Failed(CloseReason::SocketFailed)),
+            Err(_) => Poll::Ready(ContentEvent::Failed(CloseReason::SocketFailed)),
         }
     }
 }
@@ -73,9 +73,9 @@ pub type Tunnelling = Pin<Box<dyn Future<Output = CloseReason>>>;
 
 /// Takes over a connection after its 101 has been sent.
 #[derive(Clone)]
-pub struct TunnelStart(Rc<RefCell<Option<Begin>>>);
+pub struct TunnelStart(Rc<RefCell<Option<TunnelBegin>>>);
 
-type Begin = Box<dyn FnOnce(Box<dyn Duplex>) -> Tunnelling>;
+type TunnelBegin = Box<dyn FnOnce(Box<dyn Duplex>) -> Tunnelling>;
 
 impl TunnelStart {
     /// Will call `begin` with the client's side of the connection, including bytes received after the request.

@@ -1,7 +1,7 @@
 //! The cost of a run: `cargo run --release -p flatout-pages --example cost`, with the machine otherwise quiet.
 
 use flatout_pages::exchange::Exchange;
-use flatout_pages::sandbox::{Limits, Sandbox, Step};
+use flatout_pages::sandbox::{Limits, ResumeResult, Sandbox};
 use std::time::Instant;
 
 const RUNS: u32 = 200_000;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for _ in 0..RUNS {
                 let mut run = sandbox.start(&code, exchange.take().unwrap_or_default(), Limits::default());
                 match run.resume() {
-                    Step::Done => {}
+                    ResumeResult::Done => {}
                     other => return Err(format!("{name}: {other:?}").into()),
                 }
                 let mut back = run.finish();

@@ -5,9 +5,9 @@
 
 use crate::api::policy::DEFAULT as CACHE_DEFAULT;
 use crate::asking::Changes;
-use crate::backlog::{BacklogFull, Waiting};
+use crate::backlog::{BacklogFull, BufferedOutput};
 use crate::exchange::draft::Draft;
-use crate::exchange::output::{Output, Piece};
+use crate::exchange::output::{Output, OutputPiece};
 use crate::page::Page;
 use flatout_config::model::FieldOp;
 use flatout_http::lines::write_line;
@@ -111,7 +111,7 @@ fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
 }
 
 /// A part of gathered content.
-enum Part {
+enum OutputPart {
     /// A range of the page's static bytes.
     Static(Range<usize>),
     /// A range of the written bytes.
@@ -122,9 +122,9 @@ enum Part {
 
 /// Bytes of the content that `output` of `page` has.
 pub(crate) fn length(page: &Page, output: &Output) -> usize {
-    let of = |piece: &Piece| match *piece {
-        Piece::Static(number) => page.range(number).map_or(0, |range| range.len()),
-        Piece::Dynamic { start, end } => end.saturating_sub(start) as usize,
+    let of = |piece: &OutputPiece| match *piece {
+        OutputPiece::Static(number) => page.range(number).map_or(0, |range| range.len()),
+        OutputPiece::Dynamic { start, end } => end.saturating_sub(start) as usize,
     };
     output.pieces().iter().map(of).sum()
 }
@@ -136,12 +136,12 @@ pub(crate) fn body(
     output: &mut Output,
     length: usize,
     spare: &mut Rc<Vec<u8>>,
-    keep: impl Fn(Vec<u8>) -> Result<Waiting, BacklogFull>,
+    keep: impl Fn(Vec<u8>) -> Result<BufferedOutput, BacklogFull>,
 ) -> Result<Body, BacklogFull> {
     if length == 0 {
         return Ok(Body::Empty);
     }
-    if let [Piece::Static(number)] = output.pieces() {
+    if let [OutputPiece::Static(number)] = output.pieces() {
         return Ok(match page.range(*number).map(|range| page.part(range)) {
             None => Body::Empty,
             Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
@@ -152,8 +152,8 @@ pub(crate) fn body(
         let fill = |buffer: &mut Vec<u8>| {
             for piece in output.pieces() {
                 buffer.extend_from_slice(match *piece {
-                    Piece::Static(number) => page.segment(number),
-                    Piece::Dynamic { start, end } => &output.dynamic()[start as usize..end as usize],
+                    OutputPiece::Static(number) => page.segment(number),
+                    OutputPiece::Dynamic { start, end } => &output.dynamic()[start as usize..end as usize],
                 });
             }
         };
@@ -177,51 +177,51 @@ pub(crate) fn body(
 pub(crate) fn segments(
     page: &Page,
     output: &mut Output,
-    keep: impl Fn(Vec<u8>) -> Result<Waiting, BacklogFull>,
+    keep: impl Fn(Vec<u8>) -> Result<BufferedOutput, BacklogFull>,
 ) -> Result<Vec<Segment>, BacklogFull> {
     let mut copied: Vec<u8> = Vec::new();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<OutputPart> = Vec::new();
     for piece in output.pieces() {
         match *piece {
-            Piece::Static(number) => {
+            OutputPiece::Static(number) => {
                 let Some(range) = page.range(number).filter(|range| !range.is_empty()) else { continue };
                 match parts.last_mut() {
                     // Adjacent static ranges become one slice.
-                    Some(Part::Static(last)) if last.end == range.start => last.end = range.end,
+                    Some(OutputPart::Static(last)) if last.end == range.start => last.end = range.end,
                     _ if range.len() < SLICE_BYTES_MIN => copy(&mut parts, &mut copied, &page.segments()[range]),
-                    _ => parts.push(Part::Static(range)),
+                    _ => parts.push(OutputPart::Static(range)),
                 }
             }
-            Piece::Dynamic { start, end } => {
+            OutputPiece::Dynamic { start, end } => {
                 let range = start as usize..end as usize;
                 if range.len() < SLICE_BYTES_MIN {
                     copy(&mut parts, &mut copied, &output.dynamic()[range]);
                 } else {
-                    parts.push(Part::Written(range));
+                    parts.push(OutputPart::Written(range));
                 }
             }
         }
     }
     let keep = |buffer: Vec<u8>| {
-        if buffer.is_empty() { Ok(Waiting::Memory(SharedBytes::from_buffer(buffer))) } else { keep(buffer) }
+        if buffer.is_empty() { Ok(BufferedOutput::Memory(SharedBytes::from_buffer(buffer))) } else { keep(buffer) }
     };
     let copied = keep(copied)?;
-    let is_written = parts.iter().any(|part| matches!(part, Part::Written(_)));
+    let is_written = parts.iter().any(|part| matches!(part, OutputPart::Written(_)));
     let written = keep(if is_written { output.take_dynamic() } else { Vec::new() })?;
     let segment = |part| match part {
-        Part::Static(range) => page.part(range),
-        Part::Written(range) => written.part(range),
-        Part::Copied(range) => copied.part(range),
+        OutputPart::Static(range) => page.part(range),
+        OutputPart::Written(range) => written.part(range),
+        OutputPart::Copied(range) => copied.part(range),
     };
     Ok(parts.into_iter().map(segment).collect())
 }
 
-fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
+fn copy(parts: &mut Vec<OutputPart>, copied: &mut Vec<u8>, bytes: &[u8]) {
     let start = copied.len();
     copied.extend_from_slice(bytes);
     match parts.last_mut() {
-        Some(Part::Copied(last)) => last.end = copied.len(),
-        _ => parts.push(Part::Copied(start..copied.len())),
+        Some(OutputPart::Copied(last)) => last.end = copied.len(),
+        _ => parts.push(OutputPart::Copied(start..copied.len())),
     }
 }
 
@@ -229,7 +229,7 @@ fn copy(parts: &mut Vec<Part>, copied: &mut Vec<u8>, bytes: &[u8]) {
 mod tests {
     use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
     use crate::asking::Changes;
-    use crate::backlog::{BacklogFull, Waiting};
+    use crate::backlog::{BacklogFull, BufferedOutput};
     use crate::exchange::Exchange;
     use crate::page::{PLACED_BYTES_MIN, Page};
     use flatout_config::model::FieldOp;
@@ -254,8 +254,8 @@ mod tests {
 
     /// Without a bound.
     #[expect(clippy::unnecessary_wraps, reason = "as a backlog has it")]
-    fn keep(buffer: Vec<u8>) -> Result<Waiting, BacklogFull> {
-        Ok(Waiting::Memory(SharedBytes::from_buffer(buffer)))
+    fn keep(buffer: Vec<u8>) -> Result<BufferedOutput, BacklogFull> {
+        Ok(BufferedOutput::Memory(SharedBytes::from_buffer(buffer)))
     }
 
     #[test]

@@ -48,9 +48,9 @@ mod upload;
 
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 pub use body::BodyLimits;
-use budget::Budget;
+use budget::ContentBudget;
 use flatout_data::{Database, Kv};
 use flatout_net::origin::{OriginAddress, OriginClient};
 use jiff::tz::TimeZone;
@@ -69,7 +69,7 @@ pub struct ApiSettings {
     /// Bounds of a request's content.
     pub body: BodyLimits,
     /// The budget for contents held by pages of all sites.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<ContentBudget>,
     /// The password service of all sites.
     pub passwords: Arc<Passwords>,
     /// The folder of large uploaded files while a page processes them. A worker that may not create files there holds
@@ -112,7 +112,7 @@ impl Api {
     ///
     /// The caller adds a Content-Type and [`policy::DEFAULT`] if the draft has no field of that name: a response
     /// without either shares its head with the previous one.
-    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), Fault> {
+    pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), NativeError> {
         response::finish(self, sandbox.lua(), exchange)
     }
 }
@@ -138,7 +138,7 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
 /// The refusal that a run failed with, given the failure's `message`. `None` if it failed for another reason, even if
 /// the page caught a refusal earlier.
 pub fn refusal(exchange: &mut Exchange, message: &str) -> Option<PageRefusal> {
-    let refusal = exchange.slot_if::<refusal::Refused>().and_then(|refused| refused.get());
+    let refusal = exchange.slot_if::<refusal::RefusalCell>().and_then(|refused| refused.get());
     refusal.filter(|refusal| message.contains(refusal.text()))
 }
 

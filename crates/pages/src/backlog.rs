@@ -1,7 +1,7 @@
 //! Buffered output of pages for slow clients: in memory within one budget of all pages, then in unnamed files within
 //! another. If both are exhausted, no further page starts.
 
-use crate::api::budget::{Budget, Share};
+use crate::api::budget::{ContentBudget, RequestBudget};
 use flatout_config::model::PageOutputBudget;
 use flatout_net::file::{OpenFile, create_nameless_on_disk, write_all_at};
 use flatout_net::memory::note_released;
@@ -19,8 +19,8 @@ const FILE_BYTES_MIN: usize = 64 * 1024;
 /// The bounds of output buffered by pages of all sites.
 #[derive(Debug)]
 pub struct Backlog {
-    memory: Arc<Budget>,
-    disk: Arc<Budget>,
+    memory: Arc<ContentBudget>,
+    disk: Arc<ContentBudget>,
     folder: PathBuf,
 }
 
@@ -28,8 +28,8 @@ impl Default for Backlog {
     fn default() -> Self {
         let PageOutputBudget { memory_bytes_max, disk_bytes_max } = PageOutputBudget::default();
         Self {
-            memory: Arc::new(Budget::new(memory_bytes_max)),
-            disk: Arc::new(Budget::new(disk_bytes_max)),
+            memory: Arc::new(ContentBudget::new(memory_bytes_max)),
+            disk: Arc::new(ContentBudget::new(disk_bytes_max)),
             folder: std::env::temp_dir(),
         }
     }
@@ -47,12 +47,12 @@ impl Backlog {
     }
 
     /// The budget of memory.
-    pub const fn memory(&self) -> &Arc<Budget> {
+    pub const fn memory(&self) -> &Arc<ContentBudget> {
         &self.memory
     }
 
     /// The budget of files.
-    pub const fn disk(&self) -> &Arc<Budget> {
+    pub const fn disk(&self) -> &Arc<ContentBudget> {
         &self.disk
     }
 
@@ -62,11 +62,11 @@ impl Backlog {
     }
 
     /// Buffers `buffer` until the client has taken it.
-    pub(crate) fn keep(&self, mut buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
+    pub(crate) fn keep(&self, mut buffer: Vec<u8>, client: Option<IpAddr>) -> Result<BufferedOutput, BacklogFull> {
         buffer.shrink_to_fit();
         let mut share = self.memory.share(client);
         if share.grow(buffer.capacity()).is_ok() {
-            return Ok(Waiting::Memory(SharedBytes::with_guard(buffer, Box::new(Released(share)))));
+            return Ok(BufferedOutput::Memory(SharedBytes::with_guard(buffer, Box::new(Released(share)))));
         }
         let mut share = self.disk.share(client);
         note_released(buffer.capacity() as u64);
@@ -78,17 +78,17 @@ impl Backlog {
             Ok(fd)
         });
         let fd = written.map_err(|_| BacklogFull)?;
-        Ok(Waiting::File(Rc::new(OpenFile::own(Arc::new(fd)).with_guard(Box::new(share)))))
+        Ok(BufferedOutput::File(Rc::new(OpenFile::own(Arc::new(fd)).with_guard(Box::new(share)))))
     }
 }
 
 /// Buffered output.
-pub(crate) enum Waiting {
+pub(crate) enum BufferedOutput {
     Memory(SharedBytes),
     File(Rc<OpenFile>),
 }
 
-impl Waiting {
+impl BufferedOutput {
     /// A range of it.
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match self {
@@ -103,7 +103,7 @@ impl Waiting {
 
 /// A share of memory that is released soon.
 #[derive(Debug)]
-struct Released(Share);
+struct Released(RequestBudget);
 
 impl Drop for Released {
     fn drop(&mut self) {
@@ -113,15 +113,15 @@ impl Drop for Released {
 
 #[cfg(test)]
 mod tests {
-    use super::{Backlog, BacklogFull, Budget, Waiting};
+    use super::{Backlog, BacklogFull, BufferedOutput, ContentBudget};
     use flatout_net::response::Segment;
     use std::path::PathBuf;
     use std::sync::Arc;
 
     fn backlog(memory: u64, disk: u64, folder: &str) -> Backlog {
         Backlog {
-            memory: Arc::new(Budget::new(memory)),
-            disk: Arc::new(Budget::new(disk)),
+            memory: Arc::new(ContentBudget::new(memory)),
+            disk: Arc::new(ContentBudget::new(disk)),
             folder: PathBuf::from(folder),
         }
     }
@@ -132,7 +132,7 @@ mod tests {
         let (one, other) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
         let buffer = || (0..1 << 20).map(|at: u32| (at % 251) as u8).collect::<Vec<u8>>();
         let first = backlog.keep(buffer(), one).unwrap();
-        assert!(matches!(&first, Waiting::Memory(bytes) if **bytes == buffer()));
+        assert!(matches!(&first, BufferedOutput::Memory(bytes) if **bytes == buffer()));
         let second = backlog.keep(buffer(), one).unwrap();
         let Segment::File(part) = second.part(1000..2000) else { panic!("in memory") };
         let mut read = vec![0; 1000];
@@ -143,7 +143,7 @@ mod tests {
         let third = backlog.keep(buffer(), one).unwrap();
         assert_eq!(backlog.keep(buffer(), one).err(), Some(BacklogFull));
         assert!(!backlog.has_room_for(one) && backlog.has_room_for(other));
-        assert!(matches!(backlog.keep(buffer(), other), Ok(Waiting::Memory(_))));
+        assert!(matches!(backlog.keep(buffer(), other), Ok(BufferedOutput::Memory(_))));
         drop((first, second, third));
         // A part under way holds the file.
         assert_eq!((backlog.memory().held_bytes(), backlog.disk().held_bytes()), (0, 1 << 20));

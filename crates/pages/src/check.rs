@@ -1,12 +1,12 @@
 //! Checks of pages without running them.
 
-use crate::template::{Files, Template, compile};
+use crate::template::{CompiledPage, Files, compile};
 use flatout_config::{Code, Diagnostics};
 use mlua::Error;
 use mlua::chunk::Compiler;
 
 /// Compiles a page or a script, and checks the result with Luau's compiler.
-pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
+pub fn check(name: &str, files: &dyn Files) -> Result<CompiledPage, Diagnostics> {
     let template = compile(name, files).template?;
     match Compiler::new().compile(&template.chunk) {
         Ok(_) => Ok(template),
@@ -16,7 +16,7 @@ pub fn check(name: &str, files: &dyn Files) -> Result<Template, Diagnostics> {
 }
 
 /// A message of Luau's compiler, `12: message` or `name:12: message`, mapped to the page's line.
-pub fn syntax(template: &Template, message: &str, files: &dyn Files) -> Diagnostics {
+pub fn syntax(template: &CompiledPage, message: &str, files: &dyn Files) -> Diagnostics {
     let parse = |text: &str| {
         let (line, rest) = text.split_once(':')?;
         Some((line.parse::<u32>().ok()?, rest.trim().to_owned()))
@@ -30,10 +30,10 @@ pub fn syntax(template: &Template, message: &str, files: &dyn Files) -> Diagnost
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::template::Memory;
+    use crate::template::MemoryFiles;
 
     fn fault(page: &str) -> String {
-        check("page.lhtml", &Memory::new().file("page.lhtml", page)).unwrap_err().to_string()
+        check("page.lhtml", &MemoryFiles::new().file("page.lhtml", page)).unwrap_err().to_string()
     }
 
     #[test]
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_right_passes() {
-        let files = Memory::new()
+        let files = MemoryFiles::new()
             .file("a.luau", "return 1 +\n 2")
             .file("b.lhtml", "<?lua for i = 1, 3 do ?><?= i ?><?lua end ?>");
         assert!(check("a.luau", &files).is_ok());

@@ -23,11 +23,11 @@ pub(crate) struct Deadlines {
 
 #[derive(Default)]
 struct Places {
-    all: Vec<Option<Waiting>>,
+    all: Vec<Option<PendingDeadline>>,
     free: Vec<usize>,
 }
 
-struct Waiting {
+struct PendingDeadline {
     due_ms: u64,
     waker: Waker,
 }
@@ -44,7 +44,10 @@ impl Deadlines {
         if !self.is_ticking.replace(true) {
             spawn_local(tick(Rc::clone(self)));
         }
-        Deadline { at: self.places.borrow_mut().add(Waiting { due_ms, waker: waker.clone() }), of: Rc::clone(self) }
+        Deadline {
+            at: self.places.borrow_mut().add(PendingDeadline { due_ms, waker: waker.clone() }),
+            of: Rc::clone(self),
+        }
     }
 
     /// Wakes runs whose time has come; returns whether any are left.
@@ -62,7 +65,7 @@ impl Deadlines {
 }
 
 impl Places {
-    fn add(&mut self, waiting: Waiting) -> usize {
+    fn add(&mut self, waiting: PendingDeadline) -> usize {
         if let Some(at) = self.free.pop() {
             self.all[at] = Some(waiting);
             return at;

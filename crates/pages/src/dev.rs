@@ -8,7 +8,7 @@ use crate::asking::Asking;
 use crate::exchange::Exchange;
 use crate::outcome::Outcome;
 use crate::page::{Page, read_all};
-use crate::sandbox::failure::Failure;
+use crate::sandbox::failure::RunFailure;
 use crate::step::PagesStep;
 use crate::template::FILE_BYTES_MAX;
 use crate::template::escape;
@@ -17,7 +17,7 @@ use flatout_http::status::{has_content, reason};
 use flatout_net::clock::precise_ns;
 use flatout_net::response::{Body, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use flatout_net::timer::Timer;
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -88,20 +88,24 @@ struct Events {
     ticks: u32,
 }
 
-impl Source for Events {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Events {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         loop {
             let epoch = self.epoch.load(Ordering::Acquire);
             if self.told != Some(epoch) {
                 let retry = if self.told.is_none() { "retry: 200\n" } else { "" };
                 self.told = Some(epoch);
                 let event = format!("{retry}data: {}-{epoch}\n\n", begun());
-                return Poll::Ready(Piece::Segment(Segment::Bytes(SharedBytes::from_buffer(event.into_bytes()))));
+                return Poll::Ready(ContentEvent::Segment(Segment::Bytes(SharedBytes::from_buffer(
+                    event.into_bytes(),
+                ))));
             }
             if self.ticks >= TICKS_MAX {
-                return Poll::Ready(Piece::End(None));
+                return Poll::Ready(ContentEvent::End(None));
             }
-            let Some(timer) = ready!(self.tick.as_mut().poll(context)) else { return Poll::Ready(Piece::End(None)) };
+            let Some(timer) = ready!(self.tick.as_mut().poll(context)) else {
+                return Poll::Ready(ContentEvent::End(None));
+            };
             self.tick = tick(timer);
             self.ticks += 1;
         }
@@ -112,7 +116,7 @@ impl Source for Events {
 pub(crate) fn failure_page(
     step: &PagesStep,
     page: &Page,
-    failure: &Failure,
+    failure: &RunFailure,
     place: Option<(String, u32)>,
     outcome: Outcome,
 ) -> Response {

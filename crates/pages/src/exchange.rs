@@ -10,7 +10,7 @@ pub mod output;
 
 use crate::sandbox::wait::Wanted;
 use draft::Draft;
-use facts::Facts;
+use facts::RequestFacts;
 use flatout_net::content::Offers;
 use output::Output;
 use std::any::{Any, TypeId};
@@ -82,7 +82,7 @@ pub(crate) struct Abandoned {
 #[derive(Default)]
 pub struct Exchange {
     /// The request.
-    pub facts: Facts,
+    pub facts: RequestFacts,
     /// Status, field lines and cache policy of the response.
     pub draft: Draft,
     /// The output.

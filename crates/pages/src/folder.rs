@@ -44,15 +44,15 @@ const PAGE_ENDING: &[u8] = b".lhtml";
 const INDEX: &[u8] = b"index.lhtml";
 
 /// The pages of one step on one worker.
-pub struct Folder {
+pub struct PageFolder {
     step: Arc<PagesStep>,
-    paths: RefCell<HashMap<Box<[u8]>, Known, RandomState>>,
-    slots: RefCell<HashMap<Box<str>, Rc<Slot>, RandomState>>,
+    paths: RefCell<HashMap<Box<[u8]>, CachedLookup, RandomState>>,
+    slots: RefCell<HashMap<Box<str>, Rc<PageEntry>, RandomState>>,
 }
 
 /// The result of a lookup.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum PageLookup {
     /// A page.
     Page(Rc<Loaded>),
     /// A folder with an index page, requested without trailing slash.
@@ -63,21 +63,21 @@ pub(crate) enum Found {
 
 /// A cached lookup.
 #[derive(Debug)]
-struct Known {
+struct CachedLookup {
     what: What,
     checked: Checked,
 }
 
 #[derive(Clone, Debug)]
 enum What {
-    Page(Rc<Slot>),
+    Page(Rc<PageEntry>),
     Slash,
     Nothing,
 }
 
 /// A page by its name.
 #[derive(Debug)]
-struct Slot {
+struct PageEntry {
     name: Box<str>,
     loaded: RefCell<Option<Rc<Loaded>>>,
     checked: Cell<Checked>,
@@ -92,7 +92,7 @@ struct Checked {
     epoch: u64,
 }
 
-impl Folder {
+impl PageFolder {
     /// The pages of `step`, with an empty cache.
     pub fn new(step: Arc<PagesStep>) -> Rc<Self> {
         Rc::new(Self { step, paths: RefCell::default(), slots: RefCell::default() })
@@ -112,7 +112,7 @@ impl Folder {
     }
 
     /// The result for `path`, decoded and without its leading slash.
-    pub(crate) fn find(&self, path: &[u8], facts: PathFacts, now: Now, sandbox: &Sandbox) -> Found {
+    pub(crate) fn find(&self, path: &[u8], facts: PathFacts, now: Now, sandbox: &Sandbox) -> PageLookup {
         let checked = self.checked(now);
         // One page handles all paths.
         let path = if self.step.only.is_some() { b"" } else { path };
@@ -122,9 +122,9 @@ impl Folder {
         });
         let what = known.unwrap_or_else(|| self.look_and_keep(path, facts, checked));
         match what {
-            What::Page(slot) => Found::Page(self.loaded(&slot, checked, sandbox)),
-            What::Slash => Found::Slash,
-            What::Nothing => Found::Nothing,
+            What::Page(slot) => PageLookup::Page(self.loaded(&slot, checked, sandbox)),
+            What::Slash => PageLookup::Slash,
+            What::Nothing => PageLookup::Nothing,
         }
     }
 
@@ -173,7 +173,7 @@ impl Folder {
             // Requests for missing names can cause this: it costs one check per page.
             paths.clear();
         }
-        paths.insert(path.into(), Known { what: what.clone(), checked });
+        paths.insert(path.into(), CachedLookup { what: what.clone(), checked });
         what
     }
 
@@ -185,7 +185,7 @@ impl Folder {
             let name = String::from_utf8(name).ok()?;
             if let Ok(Named::File(_)) = self.step.root.identify(name.as_bytes()) {
                 let name = name.into_boxed_str();
-                return Some(What::Page(Rc::new(Slot {
+                return Some(What::Page(Rc::new(PageEntry {
                     name,
                     loaded: RefCell::default(),
                     checked: Cell::default(),
@@ -219,7 +219,7 @@ impl Folder {
 
     /// The current page of `slot`.
     #[inline]
-    fn loaded(&self, slot: &Slot, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
+    fn loaded(&self, slot: &PageEntry, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
         slot.used.set(true);
         if let Some(loaded) = &*slot.loaded.borrow()
             && self.holds(slot.checked.get(), checked, loaded.settled)
@@ -230,7 +230,7 @@ impl Folder {
     }
 
     #[cold]
-    fn load(&self, slot: &Slot, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
+    fn load(&self, slot: &PageEntry, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
         let before = slot.loaded.borrow().clone();
         slot.checked.set(checked);
         if let Some(loaded) = before
@@ -245,7 +245,7 @@ impl Folder {
     }
 }
 
-impl fmt::Debug for Folder {
+impl fmt::Debug for PageFolder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Folder").field("step", &self.step).finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 use crate::answer;
 use crate::api;
-use crate::api::budget::Share;
+use crate::api::budget::RequestBudget;
 use crate::asking::{Changes, Refused};
 use crate::backlog::BacklogFull;
 use crate::deadlines::{Deadline, Deadlines};
@@ -10,16 +10,16 @@ use crate::dev;
 use crate::outcome::{Outcome, PageOutcome};
 use crate::page::Page;
 use crate::queue::Claim;
-use crate::sandbox::failure::{Failure, FailureKind};
+use crate::sandbox::failure::{FailureKind, RunFailure};
 use crate::sandbox::wait::Wanted;
-use crate::sandbox::{Run, Step};
+use crate::sandbox::{ResumeResult, Run};
 use crate::step::PagesStep;
 use crate::worker::{PagesWorker, Vm, head_failure};
 use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Response, Segment};
-use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
@@ -37,7 +37,7 @@ const RESUMES_MAX: u32 = 4;
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
 /// A run with its resources.
-pub(crate) struct Job {
+pub(crate) struct PageRun {
     pub(crate) worker: Rc<PagesWorker>,
     pub(crate) vm: Rc<Vm>,
     pub(crate) step: Arc<PagesStep>,
@@ -45,10 +45,10 @@ pub(crate) struct Job {
     pub(crate) changes: Changes,
     run: Option<Run>,
     /// Its share of the memory for output.
-    share: Share,
+    share: RequestBudget,
 }
 
-impl Job {
+impl PageRun {
     /// `None` if too many runs wait already.
     pub(crate) fn new(
         worker: &Rc<PagesWorker>,
@@ -77,16 +77,16 @@ impl Job {
     }
 
     /// Runs the next slice. The memory it then holds while others run counts as output, unless it is small.
-    pub(crate) fn resume(&mut self) -> Step {
-        let Some(run) = self.run.as_mut() else { return Step::Done };
+    pub(crate) fn resume(&mut self) -> ResumeResult {
+        let Some(run) = self.run.as_mut() else { return ResumeResult::Done };
         let step = run.resume();
         let held_bytes = match step {
-            Step::Preempted | Step::Wants(_) => run.held_bytes(),
-            Step::Done | Step::Failed(_) | Step::Flush => 0,
+            ResumeResult::Preempted | ResumeResult::Wants(_) => run.held_bytes(),
+            ResumeResult::Done | ResumeResult::Failed(_) | ResumeResult::Flush => 0,
         };
         let counted = if held_bytes > UNCOUNTED_BYTES_MAX { held_bytes } else { 0 };
         if self.share.set(counted).is_err() {
-            return Step::Failed(run.end(FailureKind::MemoryBudget));
+            return ResumeResult::Failed(run.end(FailureKind::MemoryBudget));
         }
         step
     }
@@ -108,7 +108,7 @@ impl Job {
     }
 
     /// The refusal for a failed run.
-    fn fail(mut self, failure: &Failure) -> Result<Response, Refused> {
+    fn fail(mut self, failure: &RunFailure) -> Result<Response, Refused> {
         let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         self.worker.fail(&self.vm, &self.step, &self.page, run, failure)
     }
@@ -125,7 +125,7 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+impl Drop for PageRun {
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
             self.worker.give_back(run.finish());
@@ -135,20 +135,20 @@ impl Drop for Job {
 }
 
 /// The result of driving a run.
-pub(crate) enum Came {
+pub(crate) enum DriveResult {
     /// It has ended.
     Done,
     /// The output so far is to be sent.
     Flush,
     /// It failed.
-    Failed(Box<Failure>),
+    Failed(Box<RunFailure>),
 }
 
 /// A run in progress.
 pub(crate) struct Driving {
     /// `None` while it is queued.
-    job: Option<Job>,
-    state: State,
+    job: Option<PageRun>,
+    state: RunState,
     /// Resumptions since its last wait.
     resumes: u32,
     /// Its deadline, on the monotonic clock.
@@ -160,7 +160,7 @@ pub(crate) struct Driving {
     deadlines: Rc<Deadlines>,
 }
 
-enum State {
+enum RunState {
     /// Ready to continue.
     Due,
     /// Waiting for this operation.
@@ -168,17 +168,17 @@ enum State {
     /// Waiting for its turn.
     Queued(Claim),
     /// A step that has not been handled yet.
-    Came(Step),
+    Came(ResumeResult),
 }
 
 impl Driving {
     /// Continues from `step`, the result of the first slice of `job`.
-    pub(crate) fn new(job: Job, step: Step) -> Self {
+    pub(crate) fn new(job: PageRun, step: ResumeResult) -> Self {
         let due_ms = Now::read().monotonic_ms.saturating_add(job.run_ms_max());
         let deadlines = Rc::clone(job.worker.deadlines());
         Self {
             job: Some(job),
-            state: State::Came(step),
+            state: RunState::Came(step),
             resumes: 0,
             due_ms,
             excused_since_ms: None,
@@ -188,7 +188,7 @@ impl Driving {
     }
 
     /// Continues until the run produces a result, or its deadline passes.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Came> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<DriveResult> {
         if let Some(since_ms) = self.excused_since_ms.take() {
             self.due_ms = self.due_ms.saturating_add(Now::read().monotonic_ms.saturating_sub(since_ms));
         }
@@ -199,7 +199,7 @@ impl Driving {
                 self.deadline = None;
                 self.excused_since_ms = Some(now_ms);
             }
-            Poll::Pending if matches!(&self.state, State::Waiting(wanted) if wanted.is_of_client()) => {
+            Poll::Pending if matches!(&self.state, RunState::Waiting(wanted) if wanted.is_of_client()) => {
                 self.deadline = None;
                 self.excused_since_ms = Some(now_ms);
             }
@@ -216,24 +216,24 @@ impl Driving {
     }
 
     /// Ends a waiting or queued run.
-    fn expire(&mut self) -> Poll<Came> {
-        if let State::Queued(claim) = &self.state {
+    fn expire(&mut self) -> Poll<DriveResult> {
+        if let RunState::Queued(claim) = &self.state {
             self.job = claim.cancel();
         }
         let run = self.job.as_mut().and_then(|job| job.run.as_mut());
         let Some(failure) = run.map(|run| run.end(FailureKind::RunLimit)) else { return Poll::Pending };
-        self.came(Came::Failed(failure))
+        self.came(DriveResult::Failed(failure))
     }
 
-    fn go_on(&mut self, context: &mut Context<'_>) -> Poll<Came> {
+    fn go_on(&mut self, context: &mut Context<'_>) -> Poll<DriveResult> {
         loop {
             let step = match &mut self.state {
-                State::Due if self.resumes < RESUMES_MAX => {
+                RunState::Due if self.resumes < RESUMES_MAX => {
                     self.resumes += 1;
-                    self.job.as_mut().map_or(Step::Done, Job::resume)
+                    self.job.as_mut().map_or(ResumeResult::Done, PageRun::resume)
                 }
-                State::Due => Step::Preempted,
-                State::Waiting(wanted) => {
+                RunState::Due => ResumeResult::Preempted,
+                RunState::Waiting(wanted) => {
                     let Poll::Ready(answer) = Pin::new(wanted).poll(context) else {
                         self.resumes = 0;
                         return Poll::Pending;
@@ -241,39 +241,39 @@ impl Driving {
                     if let Some(run) = self.job.as_mut().and_then(|job| job.run.as_mut()) {
                         run.answer(answer);
                     }
-                    self.state = State::Due;
+                    self.state = RunState::Due;
                     continue;
                 }
-                State::Queued(claim) => {
+                RunState::Queued(claim) => {
                     self.resumes = 0;
                     let Some((job, step)) = claim.take(context.waker()) else { return Poll::Pending };
                     self.job = Some(job);
                     step
                 }
-                State::Came(_) => match mem::replace(&mut self.state, State::Due) {
-                    State::Came(step) => step,
+                RunState::Came(_) => match mem::replace(&mut self.state, RunState::Due) {
+                    RunState::Came(step) => step,
                     _ => continue,
                 },
             };
             self.state = match step {
-                Step::Done => return self.came(Came::Done),
-                Step::Flush => return self.came(Came::Flush),
-                Step::Failed(failure) => return self.came(Came::Failed(failure)),
-                Step::Wants(wanted) => State::Waiting(wanted),
-                Step::Preempted => match self.job.take() {
+                ResumeResult::Done => return self.came(DriveResult::Done),
+                ResumeResult::Flush => return self.came(DriveResult::Flush),
+                ResumeResult::Failed(failure) => return self.came(DriveResult::Failed(failure)),
+                ResumeResult::Wants(wanted) => RunState::Waiting(wanted),
+                ResumeResult::Preempted => match self.job.take() {
                     Some(job) => {
                         let queue = Rc::clone(job.worker.queue());
                         queue.note_preempted();
-                        State::Queued(queue.push(job))
+                        RunState::Queued(queue.push(job))
                     }
-                    None => return self.came(Came::Done),
+                    None => return self.came(DriveResult::Done),
                 },
             };
         }
     }
 
-    fn came(&mut self, came: Came) -> Poll<Came> {
-        self.state = State::Due;
+    fn came(&mut self, came: DriveResult) -> Poll<DriveResult> {
+        self.state = RunState::Due;
         Poll::Ready(came)
     }
 
@@ -282,9 +282,9 @@ impl Driving {
         let came = poll_fn(|context| self.poll(context)).await;
         let Some(job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
         match came {
-            Came::Done => job.finish(),
-            Came::Failed(failure) => job.fail(&failure),
-            Came::Flush => {
+            DriveResult::Done => job.finish(),
+            DriveResult::Failed(failure) => job.fail(&failure),
+            DriveResult::Flush => {
                 self.job = Some(job);
                 self.stream()
             }
@@ -326,27 +326,27 @@ struct PageSource {
     segments: VecDeque<Segment>,
 }
 
-impl Source for PageSource {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for PageSource {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         loop {
             if let Some(segment) = self.segments.pop_front() {
-                return Poll::Ready(Piece::Segment(segment));
+                return Poll::Ready(ContentEvent::Segment(segment));
             }
-            let Some(driving) = self.driving.as_mut() else { return Poll::Ready(Piece::End(None)) };
+            let Some(driving) = self.driving.as_mut() else { return Poll::Ready(ContentEvent::End(None)) };
             let came = ready!(driving.poll(context));
             let Some(job) = driving.job.as_mut() else {
                 self.driving = None;
                 continue;
             };
             match came {
-                Came::Flush => {
+                DriveResult::Flush => {
                     if job.collect(&mut self.segments).is_err() {
                         job.worker.refuse_output();
                         self.driving = None;
-                        return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
+                        return Poll::Ready(ContentEvent::Failed(CloseReason::PageFailed));
                     }
                 }
-                Came::Done => {
+                DriveResult::Done => {
                     if job.step.is_dev()
                         && let Some(run) = job.run.as_mut()
                     {
@@ -360,16 +360,16 @@ impl Source for PageSource {
                     if collected.is_err() {
                         job.worker.refuse_output();
                         self.driving = None;
-                        return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
+                        return Poll::Ready(ContentEvent::Failed(CloseReason::PageFailed));
                     }
                     self.driving = None;
                 }
-                Came::Failed(failure) => {
+                DriveResult::Failed(failure) => {
                     if let Some(job) = self.driving.take().and_then(|driving| driving.job) {
                         // It is too late for its response; the log has the reason.
                         let _ = job.fail(&failure);
                     }
-                    return Poll::Ready(Piece::Failed(CloseReason::PageFailed));
+                    return Poll::Ready(ContentEvent::Failed(CloseReason::PageFailed));
                 }
             }
         }

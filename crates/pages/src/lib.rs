@@ -1,7 +1,7 @@
 //! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter
 //! per worker.
 //!
-//! A request arrives at [`PagesWorker::handle`], which finds its page in a [`Folder`] and runs its first slice
+//! A request arrives at [`PagesWorker::handle`], which finds its page in a [`PageFolder`] and runs its first slice
 //! immediately; mostly that completes the response. A page that waits, or computes longer, becomes a future; one that
 //! calls `flush()`, a stream.
 //!
@@ -32,6 +32,7 @@ mod dev;
 pub mod exchange;
 pub mod folder;
 mod job;
+pub mod messages;
 pub mod open;
 pub mod outcome;
 mod page;
@@ -39,11 +40,10 @@ mod queue;
 pub mod sandbox;
 pub mod step;
 pub mod template;
-pub mod told;
 pub mod worker;
 
 pub use asking::{Asking, Changes, Handled, Making, Refused};
-pub use folder::{Folder, SOURCE_ENDINGS};
+pub use folder::{PageFolder, SOURCE_ENDINGS};
 pub use outcome::{Outcome, PageOutcome};
 pub use step::{PagesShared, PagesStep};
 pub use worker::PagesWorker;

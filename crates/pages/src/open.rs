@@ -3,7 +3,7 @@
 //! This runs as the user of the process, before pages run, and not on an event loop. Resources opened by an earlier
 //! configuration stay open, so a reload loses nothing.
 
-use crate::api::budget::Budget;
+use crate::api::budget::ContentBudget;
 use crate::api::password::Passwords;
 use crate::api::secret::{SecretError, SecretFile};
 use crate::api::{ApiSettings, BodyLimits};
@@ -18,11 +18,11 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 /// The open resources.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
+pub(crate) struct OpenResources {
     /// Shared values, by the site's name. They live as long as the process.
     kvs: BTreeMap<String, Arc<Kv>>,
     /// The budget for contents held by pages of all sites.
-    budget: Arc<Budget>,
+    budget: Arc<ContentBudget>,
     /// The password service.
     passwords: Arc<Passwords>,
     /// Resources of steps, as long as some step uses them.
@@ -55,12 +55,12 @@ impl Wishes {
 }
 
 impl PagesShared {
-    fn opened(&self) -> MutexGuard<'_, Opened> {
+    fn opened(&self) -> MutexGuard<'_, OpenResources> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The budget for contents held by pages: forms, uploaded files, upstream responses.
-    pub fn contents(&self) -> Arc<Budget> {
+    pub fn contents(&self) -> Arc<ContentBudget> {
         Arc::clone(&self.opened().budget)
     }
 
@@ -110,7 +110,7 @@ fn refresh(api: &ApiSettings, settings: &PageSettings) -> Result<Option<String>,
 fn open(
     Wishes { realm, settings }: &Wishes,
     kv: Arc<Kv>,
-    budget: Arc<Budget>,
+    budget: Arc<ContentBudget>,
     passwords: Arc<Passwords>,
     workers: usize,
 ) -> Result<(Means, Option<String>), (String, String)> {

@@ -4,7 +4,7 @@ use crate::answer::Heads;
 use crate::outcome::PageOutcome;
 use crate::sandbox::{Code, Sandbox};
 use crate::step::PagesStep;
-use crate::template::{self, Files, Lines, error_of};
+use crate::template::{self, Files, LineMap, error_of};
 use flatout_config::Style;
 use flatout_net::block::{Placed, place};
 use flatout_net::file::FileIdentity;
@@ -40,7 +40,7 @@ pub(crate) struct Page {
     placed: Option<Placed>,
     /// `None` if the page is static.
     pub(crate) code: Option<Rc<Code>>,
-    lines: Lines,
+    lines: LineMap,
     /// The heads of its recent responses.
     pub(crate) heads: RefCell<Heads>,
 }
@@ -80,7 +80,8 @@ impl Loaded {
 
     fn read_once(step: &PagesStep, name: &str, sandbox: &Sandbox) -> Self {
         let now_ns = read_unix_ns();
-        let reading = Reading { step, seen: RefCell::default(), fault: Cell::new(None), is_mixed: Cell::new(false) };
+        let reading =
+            RecordedFiles { step, seen: RefCell::default(), fault: Cell::new(None), is_mixed: Cell::new(false) };
         let compiled = template::compile(name, &reading);
         let is_changing = reading.is_mixed.get();
         let fault = reading.fault.get();
@@ -109,7 +110,12 @@ impl Loaded {
 }
 
 impl Page {
-    fn new(step: &PagesStep, name: &str, mut template: template::Template, sandbox: &Sandbox) -> Result<Self, Broken> {
+    fn new(
+        step: &PagesStep,
+        name: &str,
+        mut template: template::CompiledPage,
+        sandbox: &Sandbox,
+    ) -> Result<Self, Broken> {
         let shown = step.show(name);
         let is_static = template.is_static();
         let ranges = (0..template.segments.len()).filter_map(|number| template.segments.range(number)).collect();
@@ -147,7 +153,7 @@ impl Page {
             placed: place_large(segments.concat().as_bytes()),
             segments: SharedBytes::from_buffer(segments.concat().into_bytes()),
             code: None,
-            lines: Lines::default(),
+            lines: LineMap::default(),
             heads: RefCell::default(),
         }
     }
@@ -213,7 +219,7 @@ impl Broken {
 }
 
 /// The folder as the compiler reads it, with a record of the versions it received.
-struct Reading<'a> {
+struct RecordedFiles<'a> {
     step: &'a PagesStep,
     seen: RefCell<Vec<(String, Option<FileIdentity>)>>,
     fault: Cell<Option<OpenFault>>,
@@ -221,7 +227,7 @@ struct Reading<'a> {
     is_mixed: Cell<bool>,
 }
 
-impl Reading<'_> {
+impl RecordedFiles<'_> {
     fn note(&self, name: &str, identity: Option<FileIdentity>) {
         let mut seen = self.seen.borrow_mut();
         match seen.iter().find(|(known, _)| known == name) {
@@ -232,7 +238,7 @@ impl Reading<'_> {
     }
 }
 
-impl Files for Reading<'_> {
+impl Files for RecordedFiles<'_> {
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let (fd, identity) = match self.step.root.open_file(name.as_bytes()) {
             Ok(opened) => opened,

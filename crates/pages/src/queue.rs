@@ -3,8 +3,8 @@
 //! One task per worker runs them, round robin. Between any two slices it lets the worker poll its sockets and gives
 //! every ready connection its turn. So a request for a file waits for at most one slice, however many pages compute.
 
-use crate::job::Job;
-use crate::sandbox::Step;
+use crate::job::PageRun;
+use crate::sandbox::ResumeResult;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ const SHORT_RUNS_SHARE: u32 = 4;
 
 /// The queued pages of one worker.
 #[derive(Default)]
-pub(crate) struct Queue {
+pub(crate) struct RunQueue {
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
     is_running: Cell<bool>,
     /// Pages that used up their first slice since sockets were last polled.
@@ -30,15 +30,15 @@ pub(crate) struct Claim(Rc<Ticket>);
 
 /// A queued page.
 struct Ticket {
-    job: RefCell<Option<Job>>,
+    job: RefCell<Option<PageRun>>,
     /// The result of its slice, unless it only needs another turn.
-    came: RefCell<Option<Step>>,
+    came: RefCell<Option<ResumeResult>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Queue {
+impl RunQueue {
     /// Appends a page to the queue. Must be called within the worker's runtime.
-    pub(crate) fn push(self: &Rc<Self>, job: Job) -> Claim {
+    pub(crate) fn push(self: &Rc<Self>, job: PageRun) -> Claim {
         let ticket =
             Rc::new(Ticket { job: RefCell::new(Some(job)), came: RefCell::default(), waker: RefCell::default() });
         self.waiting.borrow_mut().push_back(Rc::clone(&ticket));
@@ -61,7 +61,7 @@ impl Queue {
 
 impl Claim {
     /// The page with its result; `None` if it needs more turns, and wakes `waker` afterwards.
-    pub(crate) fn take(&self, waker: &Waker) -> Option<(Job, Step)> {
+    pub(crate) fn take(&self, waker: &Waker) -> Option<(PageRun, ResumeResult)> {
         let came = self.0.came.borrow_mut().take();
         let Some(step) = came else {
             *self.0.waker.borrow_mut() = Some(waker.clone());
@@ -71,7 +71,7 @@ impl Claim {
     }
 
     /// Takes the page out of the queue.
-    pub(crate) fn cancel(&self) -> Option<Job> {
+    pub(crate) fn cancel(&self) -> Option<PageRun> {
         self.0.job.borrow_mut().take()
     }
 }
@@ -91,7 +91,7 @@ impl fmt::Debug for Claim {
 }
 
 /// Runs slices until the queue is empty.
-async fn run(queue: Rc<Queue>) {
+async fn run(queue: Rc<RunQueue>) {
     loop {
         // tokio resumes a yielding task after polling the kernel, after all tasks that this woke.
         yield_now().await;
@@ -107,7 +107,7 @@ async fn run(queue: Rc<Queue>) {
             let step = job.resume();
             let slice = job.slice();
             ticket.job.replace(Some(job));
-            if matches!(step, Step::Preempted) {
+            if matches!(step, ResumeResult::Preempted) {
                 queue.waiting.borrow_mut().push_back(ticket);
                 break;
             }

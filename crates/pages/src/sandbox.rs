@@ -31,13 +31,13 @@ pub mod wait;
 mod writers;
 
 pub use code::Code;
-pub use failure::{Failure, FailureKind};
+pub use failure::{FailureKind, RunFailure};
 pub use limits::Limits;
-pub use run::{Run, Step};
-pub use wait::{Answer, Fault, Wanted, wanted};
+pub use run::{ResumeResult, Run};
+pub use wait::{NativeError, WaitResult, Wanted, wanted};
 
 use crate::exchange::Exchange;
-use crate::template::Lines;
+use crate::template::LineMap;
 use hub::Hub;
 use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread, Value};
 use std::cell::{Cell, RefCell};
@@ -217,9 +217,9 @@ impl Inner {
 }
 
 /// Memory check for natives that create large values.
-pub(crate) struct Memory(Rc<Hub>);
+pub(crate) struct MemoryCheck(Rc<Hub>);
 
-impl Memory {
+impl MemoryCheck {
     /// Returns whether the current run, which operates on `exchange`, may use `bytes` more.
     pub(crate) fn has_room(&self, lua: &Lua, exchange: &Exchange, bytes: usize) -> bool {
         self.0.meter.may_go_on(lua, exchange.held_bytes().saturating_add(bytes))
@@ -298,15 +298,15 @@ impl Sandbox {
     }
 
     /// The memory check for natives that create large values.
-    pub(crate) fn memory(&self) -> Memory {
-        Memory(Rc::clone(&self.inner.hub))
+    pub(crate) fn memory(&self) -> MemoryCheck {
+        MemoryCheck(Rc::clone(&self.inner.hub))
     }
 
-    /// A native that operates on the exchange of the calling run. A returned [`Fault`] is an ordinary error for the
+    /// A native that operates on the exchange of the calling run. A returned [`NativeError`] is an ordinary error for the
     /// page. It must return within a few microseconds, as it cannot be interrupted.
     pub fn function<A, R>(
         &self,
-        act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, Fault> + 'static,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, NativeError> + 'static,
     ) -> mlua::Result<Function>
     where
         A: FromLuaMulti,
@@ -319,7 +319,7 @@ impl Sandbox {
     /// an error. Within the page's own coroutines it suspends the whole page; within metamethods it is an error.
     pub fn waiting<A>(
         &self,
-        act: impl Fn(&Lua, &mut Exchange, A) -> Result<Wanted, Fault> + 'static,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<Wanted, NativeError> + 'static,
     ) -> mlua::Result<Function>
     where
         A: FromLuaMulti,
@@ -336,7 +336,7 @@ impl Sandbox {
     /// fault as an error and continues.
     pub fn ending<A>(
         &self,
-        act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), Fault> + 'static,
+        act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), NativeError> + 'static,
     ) -> mlua::Result<Function>
     where
         A: FromLuaMulti,
@@ -384,12 +384,12 @@ impl Sandbox {
 
     /// Compiles a chunk from source; bytecode is refused. `name` identifies it in messages. The machine must be
     /// sealed.
-    pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<Failure>> {
+    pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<RunFailure>> {
         Code::load(&self.inner, name, source, None).map(Rc::new).map_err(Box::new)
     }
 
     /// As [`Self::load`], for a chunk from several files: the texts of caught errors name them by `lines`.
-    pub fn load_page(&self, name: &str, source: &str, lines: Lines) -> Result<Rc<Code>, Box<Failure>> {
+    pub fn load_page(&self, name: &str, source: &str, lines: LineMap) -> Result<Rc<Code>, Box<RunFailure>> {
         Code::load(&self.inner, name, source, Some(Rc::new(lines))).map(Rc::new).map_err(Box::new)
     }
 

@@ -2,8 +2,8 @@
 
 use crate::api::ApiSettings;
 use crate::backlog::Backlog;
-use crate::open::{Means, Opened};
-use crate::told::Told;
+use crate::messages::MessageWriter;
+use crate::open::{Means, OpenResources};
 use flatout_config::model::{PageSettings, Pages};
 use flatout_net::origin::OriginTls;
 use flatout_net::root::Root;
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 #[derive(Debug, Default)]
 pub struct PagesShared {
     /// Messages for operators.
-    pub told: Told,
+    pub told: MessageWriter,
     /// Output buffered for clients.
     pub backlog: Backlog,
     /// Open resources of pages.
-    pub(crate) opened: Mutex<Opened>,
+    pub(crate) opened: Mutex<OpenResources>,
 }
 
 /// A step for pages of one folder.

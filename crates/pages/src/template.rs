@@ -31,8 +31,8 @@ mod url;
 mod walk;
 
 pub(crate) use files::error_of;
-pub use files::{Files, Folder, Memory};
-pub use lines::Lines;
+pub use files::{Files, MemoryFiles, TemplateFolder};
+pub use lines::LineMap;
 pub use segments::Segments;
 
 use flatout_config::Diagnostics;
@@ -51,7 +51,7 @@ pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A compiled page.
 #[derive(Clone, Debug, Default)]
-pub struct Template {
+pub struct CompiledPage {
     /// The static text, in page order.
     pub segments: Segments,
     /// The Luau source to run. Apart from the page's own calls it uses only these global functions: `__s(number)`
@@ -59,10 +59,10 @@ pub struct Template {
     /// [`escape`] that [`Escape`] names.
     pub chunk: String,
     /// The source of each line of the chunk.
-    pub lines: Lines,
+    pub lines: LineMap,
 }
 
-impl Template {
+impl CompiledPage {
     /// Returns whether there is no code: the page is its first segment, or empty.
     pub fn is_static(&self) -> bool {
         self.lines.is_static()
@@ -73,7 +73,7 @@ impl Template {
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The page, or its problems.
-    pub template: Result<Template, Diagnostics>,
+    pub template: Result<CompiledPage, Diagnostics>,
     /// All files that were read or looked up, the page itself first, without duplicates: if one of them changes or is
     /// created, the page must be recompiled.
     pub files: Vec<String>,

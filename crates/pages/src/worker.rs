@@ -3,23 +3,23 @@
 //! A page starts in the handler itself, within its first slice; most end there, without a future or an allocation.
 
 use crate::answer;
-use crate::api::budget::Share;
+use crate::api::budget::RequestBudget;
 use crate::api::refusal::PageRefusal;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::asking::{Asking, Changes, Handled, Refused};
-use crate::backlog::{BacklogFull, Waiting};
+use crate::backlog::{BacklogFull, BufferedOutput};
 use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
-use crate::folder::{Folder, Found};
-use crate::job::{Driving, Job};
+use crate::folder::{PageFolder, PageLookup};
+use crate::job::{Driving, PageRun};
 use crate::outcome::{Outcome, PageOutcome};
 use crate::page::{Broken, Page};
-use crate::queue::Queue;
-use crate::sandbox::failure::{Failure, FailureKind};
+use crate::queue::RunQueue;
+use crate::sandbox::failure::{FailureKind, RunFailure};
 use crate::sandbox::limits::Limits;
-use crate::sandbox::wait::Fault;
-use crate::sandbox::{Run, Sandbox, Step};
+use crate::sandbox::wait::NativeError;
+use crate::sandbox::{ResumeResult, Run, Sandbox};
 use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
 use flatout_http::path::{append_local, encode_location, normalize_path};
@@ -64,7 +64,7 @@ pub struct PagesWorker {
     exchanges: RefCell<Vec<Box<Exchange>>>,
     /// The buffer for small contents.
     spare: RefCell<Rc<Vec<u8>>>,
-    queue: Rc<Queue>,
+    queue: Rc<RunQueue>,
     deadlines: Rc<Deadlines>,
     waiting: Cell<usize>,
 }
@@ -105,16 +105,16 @@ impl PagesWorker {
     }
 
     /// Handles `asking` with a page of `folder`.
-    pub fn handle(self: &Rc<Self>, folder: &Folder, asking: &Asking<'_>) -> Handled {
+    pub fn handle(self: &Rc<Self>, folder: &PageFolder, asking: &Asking<'_>) -> Handled {
         let step = folder.step();
         let Some(vm) = self.vm(step, asking.now) else {
             return Handled::Refused(Refused::new(Outcome::page(PageOutcome::NoInterpreter)));
         };
         let (path, facts) = asking.decoded;
         let loaded = match folder.find(path, facts, asking.now, &vm.sandbox) {
-            Found::Page(loaded) => loaded,
-            Found::Slash => return Handled::Reply(self.slash(asking)),
-            Found::Nothing => return Handled::NoPage,
+            PageLookup::Page(loaded) => loaded,
+            PageLookup::Slash => return Handled::Reply(self.slash(asking)),
+            PageLookup::Nothing => return Handled::NoPage,
         };
         if asking.request.head.method == Method::Options {
             return Handled::Reply(self.options(asking.changes));
@@ -213,19 +213,19 @@ impl PagesWorker {
         limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
-            Step::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
+            ResumeResult::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
                 Ok(response) => Handled::Reply(response),
                 Err(refused) => Handled::Refused(refused),
             },
-            Step::Failed(failure) => match self.fail(vm, step, page, run, &failure) {
+            ResumeResult::Failed(failure) => match self.fail(vm, step, page, run, &failure) {
                 Ok(response) => Handled::Reply(response),
                 Err(refused) => Handled::Refused(refused),
             },
             came => {
-                if matches!(came, Step::Preempted) {
+                if matches!(came, ResumeResult::Preempted) {
                     self.queue.note_preempted();
                 }
-                match Job::new(self, vm, step, page, asking.changes, run) {
+                match PageRun::new(self, vm, step, page, asking.changes, run) {
                     Some(job) => Handled::Later(Box::pin(Driving::new(job, came).answer())),
                     None => Handled::Refused(Refused::new(Outcome::page(PageOutcome::Busy))),
                 }
@@ -266,12 +266,12 @@ impl PagesWorker {
     }
 
     /// An empty share of the memory for output.
-    pub(crate) fn share(&self, client: Option<IpAddr>) -> Share {
+    pub(crate) fn share(&self, client: Option<IpAddr>) -> RequestBudget {
         self.shared.backlog.memory().share(client)
     }
 
     /// Buffers output until the client at this address has taken it.
-    pub(crate) fn keep(&self, buffer: Vec<u8>, client: Option<IpAddr>) -> Result<Waiting, BacklogFull> {
+    pub(crate) fn keep(&self, buffer: Vec<u8>, client: Option<IpAddr>) -> Result<BufferedOutput, BacklogFull> {
         self.shared.backlog.keep(buffer, client)
     }
 
@@ -304,7 +304,7 @@ impl PagesWorker {
         step: &PagesStep,
         page: &Page,
         mut run: Run,
-        failure: &Failure,
+        failure: &RunFailure,
     ) -> Result<Response, Refused> {
         let exchange = run.exchange();
         let refusal = api::refusal(exchange, &failure.message);
@@ -384,7 +384,7 @@ impl PagesWorker {
         self.base + outcome.index()
     }
 
-    pub(crate) const fn queue(&self) -> &Rc<Queue> {
+    pub(crate) const fn queue(&self) -> &Rc<RunQueue> {
         &self.queue
     }
 
@@ -432,8 +432,8 @@ fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> S
 }
 
 /// The failure of a page whose head is invalid.
-pub(crate) fn head_failure(fault: &Fault) -> Failure {
-    Failure {
+pub(crate) fn head_failure(fault: &NativeError) -> RunFailure {
+    RunFailure {
         kind: FailureKind::ScriptError,
         message: fault.to_string(),
         chunk: String::new(),

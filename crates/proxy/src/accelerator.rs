@@ -1,14 +1,14 @@
 //! State shared by all proxies and caches of the process.
 
+use crate::events::{NotKeptCounts, OnChange, UnstoredResponses};
 use crate::fill::Fills;
 use crate::group::Change;
 use crate::meta::Meta;
 use crate::ranges::RangeFetches;
 use crate::step::ProxyStep;
 use crate::store::{Store, StoreSettings};
-use crate::told::{NotKept, NotKeptCounts, OnChange};
 use flatout_cache::reason::NoStore;
-use flatout_cache::search::Search;
+use flatout_cache::search::NoVarySearch;
 use flatout_net::budget::Budget;
 use flatout_net::origin::OriginCounts;
 use foldhash::fast::RandomState;
@@ -30,13 +30,13 @@ pub struct Accelerator {
     /// Fetches of whole responses on behalf of range requests.
     pub(crate) range_fetches: Arc<RangeFetches>,
     /// Latest No-Vary-Search by key without query.
-    searches: RwLock<HashMap<Box<[u8]>, Arc<Search>, RandomState>>,
+    searches: RwLock<HashMap<Box<[u8]>, Arc<NoVarySearch>, RandomState>>,
     has_searches: AtomicBool,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
     /// Each worker's counts of responses not stored.
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
     /// Reasons for the latest of them.
-    pub(crate) not_kept: NotKept,
+    pub(crate) unstored: UnstoredResponses,
     /// Callback for origins that become unavailable or available.
     on_change: OnceLock<OnChange>,
     /// The `proxy` steps in force.
@@ -110,7 +110,7 @@ impl Accelerator {
     }
 
     /// Latest No-Vary-Search for `path_key`.
-    pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<Search>> {
+    pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<NoVarySearch>> {
         if !self.has_searches.load(Ordering::Acquire) {
             return None;
         }
@@ -118,7 +118,7 @@ impl Accelerator {
     }
 
     /// Updates the No-Vary-Search for `path_key` from a response; `None`: the response has none.
-    pub(crate) fn learn_search(&self, path_key: impl FnOnce() -> Vec<u8>, search: Option<&Search>) {
+    pub(crate) fn learn_search(&self, path_key: impl FnOnce() -> Vec<u8>, search: Option<&NoVarySearch>) {
         if search.is_none() && !self.has_searches.load(Ordering::Acquire) {
             return;
         }

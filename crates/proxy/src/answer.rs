@@ -2,26 +2,26 @@
 
 use crate::checked::CheckedReader;
 use crate::fill::{FillHead, Interest};
-use crate::meta::Kept;
+use crate::meta::StoredResponse;
 use crate::note::Note;
 use crate::outcome::Outcome;
 use crate::parts::{PartSet, Stitching};
-use crate::query::{Query, Template};
+use crate::query::{EsiSource, Query};
 use crate::store::StoredBody;
-use flatout_cache::condition::{Answer, decide_conditions, write_not_modified_lines};
+use flatout_cache::condition::{SelectedForm, decide_conditions, write_not_modified_lines};
 use flatout_cache::partial::parse_content_range;
 use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Stored};
 use flatout_config::model::FieldOp;
 use flatout_http::lines::{each_line, write_changed, write_line};
-use flatout_http::ranges::{Part, format_part_head, format_parts_end, make_boundary};
+use flatout_http::ranges::{ByteRange, format_part_head, format_parts_end, make_boundary};
 use flatout_http::status::has_content;
 use flatout_net::file::OpenFile;
 use flatout_net::huge::Joiner;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
 use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -74,8 +74,8 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
 
 /// A stored response with prebuilt head and body, per worker.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) object: Arc<Kept>,
+pub(crate) struct PrebuiltResponse {
+    pub(crate) object: Arc<StoredResponse>,
     pub(crate) changes_id: u32,
     head: Head,
     body: Body,
@@ -84,7 +84,7 @@ pub(crate) struct Ready {
 }
 
 /// Moves repeatedly requested content into huge pages, in a separate thread.
-fn join_pages(object: &Kept) {
+fn join_pages(object: &StoredResponse) {
     // One file is moved at a time; a later attempt handles this one.
     if let Some(joiner) = Joiner::take()
         && let Some((fd, bytes)) = object.take_unjoined()
@@ -93,9 +93,9 @@ fn join_pages(object: &Kept) {
     }
 }
 
-impl Ready {
+impl PrebuiltResponse {
     /// Builds the head and the body of a whole response.
-    pub(crate) fn new(object: &Arc<Kept>, via: Option<&str>, changes: &[FieldOp], changes_id: u32) -> Self {
+    pub(crate) fn new(object: &Arc<StoredResponse>, via: Option<&str>, changes: &[FieldOp], changes_id: u32) -> Self {
         let stored = &object.meta().stored;
         let mut lines = lines_of(stored, via, changes);
         if has_content(stored.status) {
@@ -184,13 +184,13 @@ fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
 const CHECKED_FIRST_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Ranges of the content of `object` with which the response to `query` begins.
-pub(crate) fn first_ranges(query: &Query, object: &Kept, now_s: i64) -> Vec<Range<u64>> {
+pub(crate) fn first_ranges(query: &Query, object: &StoredResponse, now_s: i64) -> Vec<Range<u64>> {
     let (stored, held_bytes) = (&object.meta().stored, object.body().len());
     let (total, offset) = match stored.extent {
         Extent::Whole => (Some(held_bytes), 0),
         Extent::Part { first, total, .. } => (total, first),
     };
-    let range = |part: Part| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
+    let range = |part: ByteRange| part.first.saturating_sub(offset)..(part.last + 1).saturating_sub(offset);
     let mut left = CHECKED_FIRST_BYTES;
     wanted_parts(query, stored, total, now_s).into_iter().filter_map(|part| shorten(range(part), &mut left)).collect()
 }
@@ -204,14 +204,14 @@ pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -
 }
 
 /// Parts of the content in the response to `query`.
-fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<Part> {
+fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<ByteRange> {
     match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
-        Answer::Whole => {
-            total.and_then(|total| total.checked_sub(1)).map(|last| Part { first: 0, last }).into_iter().collect()
+        SelectedForm::Whole => {
+            total.and_then(|total| total.checked_sub(1)).map(|last| ByteRange { first: 0, last }).into_iter().collect()
         }
-        Answer::Part(part) => vec![part],
-        Answer::Parts(parts) => parts.as_slice().to_vec(),
-        Answer::NotModified | Answer::Unsatisfiable | Answer::NotHeld => Vec::new(),
+        SelectedForm::Part(part) => vec![part],
+        SelectedForm::Parts(parts) => parts.as_slice().to_vec(),
+        SelectedForm::NotModified | SelectedForm::Unsatisfiable | SelectedForm::NotHeld => Vec::new(),
     }
 }
 
@@ -224,7 +224,7 @@ fn shorten(range: Range<u64>, left: &mut u64) -> Option<Range<u64>> {
 
 /// The whole stored content and its Content-Length. With trailers there is no Content-Length, as they need chunked
 /// framing over HTTP/1.1 (RFC 9112 §7.1.2).
-fn whole_of(object: &Kept) -> (Body, Option<u64>) {
+fn whole_of(object: &StoredResponse) -> (Body, Option<u64>) {
     let bytes = object.body().len();
     let trailers = &object.meta().trailers;
     if trailers.is_empty() || !has_content(object.meta().stored.status) {
@@ -247,29 +247,31 @@ struct Trailed {
     trailers: Rc<[u8]>,
 }
 
-impl Source for Trailed {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Trailed {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         if let Some(segment) = self.segment.take() {
-            return Poll::Ready(Piece::Segment(segment));
+            return Poll::Ready(ContentEvent::Segment(segment));
         }
         match self.stream.as_ref().map(|stream| stream.poll_piece(context)) {
-            None | Some(Poll::Ready(Piece::End(_))) => Poll::Ready(Piece::End(Some(Rc::clone(&self.trailers)))),
+            None | Some(Poll::Ready(ContentEvent::End(_))) => {
+                Poll::Ready(ContentEvent::End(Some(Rc::clone(&self.trailers))))
+            }
             Some(polled) => polled,
         }
     }
 }
 
 /// Source of a response's content.
-pub(crate) enum Content {
+pub(crate) enum ResponseContent {
     /// A stored response.
-    Kept(Arc<Kept>),
+    Kept(Arc<StoredResponse>),
     /// A fetch in progress.
     Coming(Arc<FillHead>, Interest),
     /// Stored parts, some of which may be missing.
     Parts(Stitching),
 }
 
-impl Content {
+impl ResponseContent {
     fn stored(&self) -> &Stored {
         match self {
             Self::Kept(object) => &object.meta().stored,
@@ -308,14 +310,14 @@ impl Content {
             }
             Self::Parts(parts) => {
                 let total = parts.set.total();
-                (parts.into_body(Part { first: 0, last: total.checked_sub(1)? })?, Some(total))
+                (parts.into_body(ByteRange { first: 0, last: total.checked_sub(1)? })?, Some(total))
             }
         })
     }
 }
 
 /// Builds the response to `query` from `content`; `None`: the requested range is not in it.
-pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
+pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, now_s: i64) -> Option<Response> {
     let held_bytes = content.bytes();
     let stored = content.stored();
     if query.is_template(stored) {
@@ -328,7 +330,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     };
     let content = match content {
         // The origin chooses which part it sends (RFC 9110 §15.3.7): the requesting client receives it unchanged.
-        Content::Coming(head, interest) if !note.collapsed && stored_extent != Extent::Whole => {
+        ResponseContent::Coming(head, interest) if !note.collapsed && stored_extent != Extent::Whole => {
             return Some(own_part(query, &head, interest, note, now_s));
         }
         content => content,
@@ -345,7 +347,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
     let all = match &content {
         // Fields that must not be stored still reach the client whose request was forwarded (RFC 9111 §5.2.2.4,
         // §5.2.2.7).
-        Content::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
+        ResponseContent::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
         _ => lines_of(stored, via, &query.changes),
     };
     let offset = match stored.extent {
@@ -353,8 +355,8 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
         Extent::Part { first, .. } => first,
     };
     let mut response = match decided {
-        Answer::NotHeld => return None,
-        Answer::NotModified => {
+        SelectedForm::NotHeld => return None,
+        SelectedForm::NotModified => {
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());
             write_not_modified_lines(stored, &mut unchanged);
@@ -362,7 +364,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             write_via(via, &mut lines);
             Response::new(304, Head::from_lines(304, &lines), Body::Empty, 0)
         }
-        Answer::Unsatisfiable => {
+        SelectedForm::Unsatisfiable => {
             let mut lines = Vec::new();
             write_line(b"Content-Range", format!("bytes */{}", total.unwrap_or(0)).as_bytes(), &mut lines);
             write_line(b"Content-Length", b"0", &mut lines);
@@ -372,7 +374,7 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             head.extend_from_slice(&lines);
             Response::new(416, Head::from_lines(416, &head), Body::Empty, 0)
         }
-        Answer::Whole => {
+        SelectedForm::Whole => {
             let mut lines = all;
             let (body, length) = content.into_whole()?;
             if let Some(length) = length.filter(|_| has_content(status)) {
@@ -380,30 +382,31 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
             }
             Response::new(status, Head::from_lines(status, &lines), body, 0)
         }
-        Answer::Part(part) => {
+        SelectedForm::Part(part) => {
             let mut lines = all;
             write_part_lines(part, total, &mut lines);
             let first = part.first.checked_sub(offset)?;
             let body = match content {
-                Content::Kept(object) => body_of(object.body(), first, part.len()),
-                Content::Parts(parts) => parts.into_body(part)?,
-                Content::Coming(_, interest) => {
+                ResponseContent::Kept(object) => body_of(object.body(), first, part.len()),
+                ResponseContent::Parts(parts) => parts.into_body(part)?,
+                ResponseContent::Coming(_, interest) => {
                     Body::Stream(Stream::new(interest.read(first, Some(first + part.len())), Some(part.len())))
                 }
             };
             Response::new(206, Head::from_lines(206, &lines), body, 0)
         }
-        Answer::Parts(parts) => match content {
-            Content::Kept(object) => {
-                let segment =
-                    |part: &Part| Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?]);
+        SelectedForm::Parts(parts) => match content {
+            ResponseContent::Kept(object) => {
+                let segment = |part: &ByteRange| {
+                    Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?])
+                };
                 answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), segment)?
             }
-            Content::Parts(Stitching { set, .. }) => {
+            ResponseContent::Parts(Stitching { set, .. }) => {
                 answer_parts(set.newest(), &all, parts.as_slice(), set.total(), |part| set.segments(*part))?
             }
             // Content in transit is not reordered: the server may ignore Range.
-            Content::Coming(_, interest) => {
+            ResponseContent::Coming(_, interest) => {
                 let mut lines = all;
                 if let Some(length) = held_bytes {
                     write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
@@ -419,18 +422,18 @@ pub(crate) fn answer_from(query: &Query, content: Content, note: &Note, now_s: i
 }
 
 /// The whole of `content` without evaluating conditions, for methods to which they do not apply.
-pub(crate) fn whole_answer(query: &Query, content: Content, note: &Note, now_s: i64) -> Option<Response> {
+pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note, now_s: i64) -> Option<Response> {
     let stored = content.stored();
     let status = stored.status;
     let is_template = query.is_template(stored);
     // The fields of a template are modified after composition.
     let changes = if is_template { &[][..] } else { &query.changes };
     let mut lines = match &content {
-        Content::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
+        ResponseContent::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
         _ => lines_of(stored, query.step.settings.via.as_deref(), changes),
     };
     if is_template {
-        query.template.replace(Some(Template::Page(lines.clone())));
+        query.template.replace(Some(EsiSource::Page(lines.clone())));
     }
     let extra = note.lines(None, Some(content.ttl_s(now_s)), query.shows_status);
     let (body, length) = content.into_whole()?;
@@ -450,7 +453,7 @@ fn write_date(lines: &[u8], output: &mut Vec<u8>) {
     }
 }
 
-fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
+fn write_part_lines(part: ByteRange, total: Option<u64>, lines: &mut Vec<u8>) {
     let total = total.map_or_else(|| "*".to_owned(), |total| total.to_string());
     write_line(b"Content-Range", format!("bytes {}-{}/{total}", part.first, part.last).as_bytes(), lines);
     write_line(b"Content-Length", part.len().to_string().as_bytes(), lines);
@@ -458,11 +461,11 @@ fn write_part_lines(part: Part, total: Option<u64>, lines: &mut Vec<u8>) {
 
 /// Builds a `multipart/byteranges` response (RFC 9110 §14.6).
 fn answer_parts(
-    object: &Arc<Kept>,
+    object: &Arc<StoredResponse>,
     all: &[u8],
-    parts: &[Part],
+    parts: &[ByteRange],
     total: u64,
-    content: impl Fn(&Part) -> Option<Vec<Segment>>,
+    content: impl Fn(&ByteRange) -> Option<Vec<Segment>>,
 ) -> Option<Response> {
     let stored = &object.meta().stored;
     let is_type = |name: &[u8]| name.eq_ignore_ascii_case(b"content-type");

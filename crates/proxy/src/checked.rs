@@ -6,7 +6,7 @@
 use crate::store::BodyFile;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::Segment;
-use flatout_net::stream::{Piece, Source};
+use flatout_net::stream::{ContentEvent, ContentSource};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -32,18 +32,18 @@ impl CheckedReader {
     }
 }
 
-impl Source for CheckedReader {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for CheckedReader {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         loop {
             if let Some(waiting) = &mut self.waiting {
                 let outcome = ready!(Pin::new(waiting).poll(context));
                 self.waiting = None;
                 if outcome != Ok(true) {
-                    return Poll::Ready(Piece::Failed(CloseReason::StoredCorrupt));
+                    return Poll::Ready(ContentEvent::Failed(CloseReason::StoredCorrupt));
                 }
             }
-            let Some(segment) = self.segments.pop_front() else { return Poll::Ready(Piece::End(None)) };
-            let Segment::File(mut part) = segment else { return Poll::Ready(Piece::Segment(segment)) };
+            let Some(segment) = self.segments.pop_front() else { return Poll::Ready(ContentEvent::End(None)) };
+            let Segment::File(mut part) = segment else { return Poll::Ready(ContentEvent::Segment(segment)) };
             let end = part.offset + part.bytes;
             let verified = self.file.verified_until(part.offset).min(end);
             if verified == part.offset {
@@ -57,7 +57,7 @@ impl Source for CheckedReader {
                 self.segments.push_front(Segment::File(rest));
             }
             part.bytes = verified - part.offset;
-            return Poll::Ready(Piece::Segment(Segment::File(part)));
+            return Poll::Ready(ContentEvent::Segment(Segment::File(part)));
         }
     }
 }

@@ -4,8 +4,8 @@
 //! Anything unusual leaves it: a connection closed by the origin, a response that is incomplete or may be stored, a
 //! failure. The progress so far goes along as [`Begun`].
 
-use crate::exchange::{Answered, Ask, Begun, Hold, finish_answer, interim};
-use crate::fetch::{Asked, Fetch, Question, note_storing};
+use crate::exchange::{Answered, Begun, Hold, UpstreamRequest, finish_answer, interim};
+use crate::fetch::{Asked, Fetch, FetchConditions, note_storing};
 use crate::forward::{Passage, Return, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
 use crate::limit::Permit;
@@ -45,7 +45,7 @@ pub(crate) enum Aim {
 /// A request passed on without a cache.
 pub(crate) struct Plain {
     pub(crate) step: Arc<ProxyStep>,
-    pub(crate) ask: Ask,
+    pub(crate) ask: UpstreamRequest,
     pub(crate) changes: Rc<[FieldOp]>,
 }
 
@@ -57,7 +57,7 @@ impl Aim {
         }
     }
 
-    fn ask(&self) -> &Ask {
+    fn ask(&self) -> &UpstreamRequest {
         match self {
             Self::Plain(plain) => &plain.ask,
             Self::Alone { query, .. } => &query.ask,
@@ -75,7 +75,7 @@ pub(crate) struct Sent {
     /// Store generation before it was sent.
     generation: u64,
     /// Count of invalidations before it was sent.
-    dooms: u64,
+    invalidations: u64,
 }
 
 /// Sends a request if a permit and a pooled connection are available without waiting. Otherwise anything acquired
@@ -84,7 +84,7 @@ pub(crate) struct Sent {
 pub(crate) fn send(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
-    ask: &Ask,
+    ask: &UpstreamRequest,
     asking: &Asking<'_>,
     (strip, extra): (Strip, &[u8]),
 ) -> Option<Sent> {
@@ -95,14 +95,14 @@ pub(crate) fn send(
     }
     let ticket = step.group.choose(asking.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
     let place = |ticket, permit| ask.begun.set(Some(Box::new(Begun::with_place(ticket, permit))));
-    let (gate, address) = (step.gates.get(ticket.index())?, step.addresses.get(ticket.index())?);
-    let Some(permit) = gate.try_acquire() else {
+    let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
+    let Some(permit) = limiter.try_acquire() else {
         place(ticket, None);
         return None;
     };
     // Read this before sending: a purge in the meantime must apply to the response.
     let generation = worker.store().map_or(0, |store| store.generation());
-    let dooms = worker.accelerator().fills.dooms();
+    let invalidations = worker.accelerator().fills.invalidations();
     let exchange = worker.with_lines(|lines| {
         let passage = Passage { origin: ticket.origin(), strip, extra };
         write_request_lines(request, &step.settings, &passage, lines).ok()?;
@@ -119,11 +119,19 @@ pub(crate) fn send(
         place(ticket, Some(permit));
         return None;
     };
-    Some(Sent { exchange, ticket, permit, since_ns: precise_ns(), since_s: asking.now.unix_s, generation, dooms })
+    Some(Sent {
+        exchange,
+        ticket,
+        permit,
+        since_ns: precise_ns(),
+        since_s: asking.now.unix_s,
+        generation,
+        invalidations,
+    })
 }
 
 /// A request on the fast path, which may fall back to the general one.
-pub(crate) struct Direct {
+pub(crate) struct DirectRequest {
     worker: Rc<ProxyWorker>,
     /// `None` after the fallback.
     under_way: Option<(Aim, Sent)>,
@@ -131,7 +139,7 @@ pub(crate) struct Direct {
     shows_status: bool,
 }
 
-impl Direct {
+impl DirectRequest {
     pub(crate) fn new(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent) -> Self {
         let shows_status = matches!(&aim, Aim::Alone { query, .. } if query.shows_status);
         Self { worker: Rc::clone(worker), under_way: Some((aim, sent)), slow: None, shows_status }
@@ -177,7 +185,7 @@ impl Direct {
     }
 }
 
-impl Future for Direct {
+impl Future for DirectRequest {
     type Output = Result<Response, Refused>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -262,7 +270,7 @@ fn pass_on(
 
 /// Continues with a response on the general path.
 fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refused> {
-    let Sent { ticket, permit, since_ns, since_s, generation, dooms, .. } = sent;
+    let Sent { ticket, permit, since_ns, since_s, generation, invalidations, .. } = sent;
     let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
     let hold = Hold::new(worker, aim.step(), (ticket, permit), incoming.status, delay_us);
     let answered = Answered { incoming, hold, again: false };
@@ -273,9 +281,9 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
             pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
         }
         Aim::Alone { query, reason } => {
-            let fetch = Fetch { query, kept: None, question: Question::default(), interims: None };
+            let fetch = Fetch { query, kept: None, question: FetchConditions::default(), interims: None };
             let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
-            answer_alone(worker, fetch, asked, dooms, reason, false)
+            answer_alone(worker, fetch, asked, invalidations, reason, false)
         }
     }
 }
@@ -295,7 +303,7 @@ fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
     match aim {
         Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
         Aim::Alone { query, reason } => {
-            Box::pin(async move { fetch_alone(&worker, &query, Question::default(), None, reason).await })
+            Box::pin(async move { fetch_alone(&worker, &query, FetchConditions::default(), None, reason).await })
         }
     }
 }

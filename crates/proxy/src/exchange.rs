@@ -3,7 +3,7 @@
 use crate::accelerator::Accelerator;
 use crate::forward::{ALLOW_FORWARDED, Passage, Strip, retry, write_interim_lines, write_request_lines};
 use crate::group::{Ending, Ticket, Tried};
-use crate::limit::{Permit, Sample, Waiting};
+use crate::limit::{Permit, Sample, WaitingRequest};
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::step::ProxyStep;
 use crate::worker::{ProxyWorker, Refused};
@@ -16,14 +16,14 @@ use flatout_net::origin::{
 };
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
-use flatout_net::stream::{Piece, Source};
+use flatout_net::stream::{ContentEvent, ContentSource};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 /// An upstream request.
-pub(crate) struct Ask {
+pub(crate) struct UpstreamRequest {
     pub(crate) request: OwnedRequest,
     /// Path and query as sent.
     pub(crate) target: Box<[u8]>,
@@ -68,7 +68,7 @@ impl Begun {
     }
 }
 
-impl Ask {
+impl UpstreamRequest {
     /// Path and query of the target.
     pub(crate) fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
         let (path, rest) = self.target.split_at(self.path_bytes.min(self.target.len()));
@@ -98,7 +98,7 @@ pub(crate) struct Answered {
 
 /// Reporter of the origin's result.
 #[derive(Debug)]
-struct Watch {
+struct OriginReporter {
     accelerator: Arc<Accelerator>,
     /// A tunnel may outlive its step.
     step: Weak<ProxyStep>,
@@ -108,7 +108,7 @@ struct Watch {
 #[derive(Debug)]
 pub(crate) struct Hold {
     ticket: Ticket,
-    watch: Watch,
+    watch: OriginReporter,
     /// `None` for a tunnel, which may last for days and no longer counts as a request.
     _permit: Option<Permit>,
     /// For a tunnel: its source of timers.
@@ -125,7 +125,7 @@ impl Hold {
         delay_us: u64,
     ) -> Self {
         report_answer(worker, step, &mut ticket, &mut permit, status, delay_us);
-        let watch = Watch { accelerator: worker.shared(), step: Arc::downgrade(step) };
+        let watch = OriginReporter { accelerator: worker.shared(), step: Arc::downgrade(step) };
         let client = (status == 101).then(|| worker.client(step));
         Self { ticket, watch, _permit: (status != 101).then_some(permit), client }
     }
@@ -150,7 +150,7 @@ impl Hold {
 pub(crate) async fn ask_origin(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
-    ask: &Ask,
+    ask: &UpstreamRequest,
     mut content: OutgoingContent,
     manner: Manner<'_>,
     interims: Option<&Interims>,
@@ -167,13 +167,13 @@ pub(crate) async fn ask_origin(
             return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::NoHealthyOrigin)));
         };
         let index = ticket.index();
-        let (Some(gate), Some(address)) = (step.gates.get(index), step.addresses.get(index)) else {
+        let (Some(limiter), Some(address)) = (step.limiters.get(index), step.addresses.get(index)) else {
             return Err(Refused::forward(ForwardOutcome::NoHealthyOrigin));
         };
-        let permit = if let Some(permit) = permit.or_else(|| gate.try_acquire()) {
+        let permit = if let Some(permit) = permit.or_else(|| limiter.try_acquire()) {
             permit
         } else {
-            let waiting = gate.enqueue(now_ms).map_err(Refused::forward)?;
+            let waiting = limiter.enqueue(now_ms).map_err(Refused::forward)?;
             Box::pin(wait_for_place(&client, waiting)).await.map_err(Refused::forward)?
         };
         lines.clear();
@@ -269,9 +269,9 @@ impl Begun {
             method,
             content_taken,
             progress: match failure.repeat {
-                Repeat::Always => retry::Progress::NotSent,
-                Repeat::Idempotent => retry::Progress::Sent,
-                Repeat::Never => retry::Progress::Answering,
+                Repeat::Always => retry::AttemptProgress::NotSent,
+                Repeat::Idempotent => retry::AttemptProgress::Sent,
+                Repeat::Never => retry::AttemptProgress::Answering,
             },
             attempts: self.attempts,
         };
@@ -330,7 +330,7 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
 }
 
 /// Waits in the origin's queue.
-async fn wait_for_place(client: &OriginClient, mut waiting: Waiting) -> Result<Permit, ForwardOutcome> {
+async fn wait_for_place(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, ForwardOutcome> {
     loop {
         let now_ms = Now::read().monotonic_ms;
         let patience_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
@@ -364,14 +364,14 @@ pub(crate) const fn cut_reason(failure: ExchangeFailure) -> CloseReason {
     }
 }
 
-impl Source for Through {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Through {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         self.body.poll_piece(context).map(|piece| match piece {
-            IncomingPiece::Bytes(bytes) => Piece::Segment(Segment::Bytes(bytes)),
-            IncomingPiece::End(trailers) => Piece::End(trailers),
+            IncomingPiece::Bytes(bytes) => ContentEvent::Segment(Segment::Bytes(bytes)),
+            IncomingPiece::End(trailers) => ContentEvent::End(trailers),
             IncomingPiece::Failed(failure) => {
                 self.hold.report_cut(failure);
-                Piece::Failed(cut_reason(failure))
+                ContentEvent::Failed(cut_reason(failure))
             }
         })
     }

@@ -4,7 +4,7 @@
 //! disks, so it must not run on an event loop.
 
 use crate::accelerator::Accelerator;
-use crate::meta::Kept;
+use crate::meta::StoredResponse;
 use crate::parts::PartSet;
 use crate::query::{audience_hash, begin_key, locator};
 use crate::rules::CacheStep;
@@ -127,7 +127,7 @@ impl Accelerator {
         let hash = store.hash(&key);
         let inspection = store.inspect(&key);
         // A copy on disk duplicates the one in memory, unless memory has none.
-        let mut objects: Vec<(String, Arc<Kept>)> = Vec::new();
+        let mut objects: Vec<(String, Arc<StoredResponse>)> = Vec::new();
         let in_memory = inspection.memory.iter().flat_map(|bucket| bucket.objects());
         objects.extend(in_memory.map(|object| ("memory".to_owned(), Arc::clone(object))));
         for (folder, object) in inspection.disk {
@@ -148,7 +148,7 @@ impl Accelerator {
         let kept_s = chosen.as_ref().ok().map(|(object, _)| object.meta().stored.response_time_s);
         let variants =
             objects.iter().take(VARIANTS_SHOWN_MAX).map(|(place, object)| tell(store, request, place, object, now));
-        let not_kept = self.not_kept.find(hash).filter(|last| kept_s.is_none_or(|kept_s| last.unix_s >= kept_s));
+        let unstored = self.unstored.find(hash).filter(|last| kept_s.is_none_or(|kept_s| last.unix_s >= kept_s));
         Some(CacheExplanation {
             key: printable(&key[locator_start(&key)..]),
             realm: step.realm().to_owned(),
@@ -159,7 +159,7 @@ impl Accelerator {
                 let reason = of_no_store(*NoStore::ALL.get(usize::from(marker.reason))?);
                 Some(MarkerTold { reason, left_ms: marker.until_ms.saturating_sub(now.monotonic_ms) })
             }),
-            not_kept: not_kept.map(|last| NotKeptTold {
+            not_kept: unstored.map(|last| NotKeptTold {
                 reason: of_no_store(last.reason),
                 status: last.status,
                 ago_s: u64::try_from(now.unix_s.saturating_sub(last.unix_s)).unwrap_or(0),
@@ -191,14 +191,14 @@ fn locator_start(key: &[u8]) -> usize {
 }
 
 /// The selected object and its purge state, or the reason for a miss.
-type Chosen = Result<(Arc<Kept>, Purged), Lookup>;
+type Chosen = Result<(Arc<StoredResponse>, Purged), Lookup>;
 
 /// Selects as a lookup does.
 fn choose(
     store: &Store<crate::Meta>,
     cache: &CacheStep,
     request: &CacheRequest<'_>,
-    objects: &[(String, Arc<Kept>)],
+    objects: &[(String, Arc<StoredResponse>)],
 ) -> Chosen {
     let mut missed = if objects.is_empty() { Lookup::MissCold } else { Lookup::MissVary };
     let is_for =
@@ -209,8 +209,9 @@ fn choose(
             purged => return Ok((Arc::clone(object), purged)),
         }
     }
-    let speaks =
-        |object: &Arc<Kept>| store.check(object) == Purged::No && matches_language(request, &object.meta().stored);
+    let speaks = |object: &Arc<StoredResponse>| {
+        store.check(object) == Purged::No && matches_language(request, &object.meta().stored)
+    };
     if cache.rules.language_select
         && let Some((_, object)) = objects.iter().find(|(_, object)| speaks(object))
     {
@@ -272,7 +273,7 @@ fn tell(
     store: &Store<crate::Meta>,
     request: &CacheRequest<'_>,
     place: &str,
-    object: &Arc<Kept>,
+    object: &Arc<StoredResponse>,
     now: &Now,
 ) -> VariantTold {
     let stored = &object.meta().stored;

@@ -7,16 +7,16 @@ mod keeping;
 mod pumping;
 
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
-use crate::fill::{FillHead, FillWriter, Standing, Use};
+use crate::fill::{FetchState, FillHead, FillWriter, Use};
 use crate::forward::{Return, Strip, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
-use crate::meta::{Kept, Meta};
+use crate::meta::{Meta, StoredResponse};
 use crate::parts::PartSet;
 use crate::query::{Query, audience_hash};
 use crate::ranges;
 use crate::store::{Inserted, Marker, Store};
 use crate::worker::{ProxyWorker, Refused};
-use flatout_cache::decision::{Failure, Verdict, decide_failure};
+use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
 use flatout_cache::stored::{Flags, Stored};
@@ -24,8 +24,8 @@ use flatout_cache::tags::write_group_tag;
 use flatout_cache::validate::{Conditions, Freshening, freshen};
 use flatout_http::head::FieldStorage;
 use flatout_http::lines;
-use flatout_http::ranges::Part;
-use flatout_net::budget::{Budget, Held, Share};
+use flatout_http::ranges::ByteRange;
+use flatout_net::budget::{Budget, BudgetUser, Held};
 use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
@@ -39,7 +39,7 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 /// Result of a fetch for the client that started it.
-pub(crate) enum Direct {
+pub(crate) enum FetchResult {
     /// A response for this client only, and the reason for not storing it.
     Own(Box<Answered>, NoStore),
     /// The response is shared: read it from the fill.
@@ -48,26 +48,26 @@ pub(crate) enum Direct {
 
 /// Conditions and Range added to an upstream request.
 #[derive(Clone, Default)]
-pub(crate) struct Question {
+pub(crate) struct FetchConditions {
     /// Lines to add: conditions that validate the stored response.
     conditions: Option<Conditions>,
     /// The parts to validate, if there are several.
     set: Option<Rc<PartSet>>,
     /// The range of the parts to fetch, regardless of the client's Range.
-    stretch: Option<Part>,
+    stretch: Option<ByteRange>,
     /// True to send the client's own Range with the conditions: if the response has changed, only that range is
     /// needed.
     keeps_range: bool,
 }
 
-impl Question {
+impl FetchConditions {
     /// Validation of a stored response.
     pub(crate) fn validation(conditions: Conditions, set: Option<Rc<PartSet>>, keeps_range: bool) -> Self {
         Self { conditions: Some(conditions), set, stretch: None, keeps_range }
     }
 
     /// Fetch of the range `missing` of `set`.
-    pub(crate) fn stretch(set: &Rc<PartSet>, missing: Part, conditions: Conditions) -> Self {
+    pub(crate) fn stretch(set: &Rc<PartSet>, missing: ByteRange, conditions: Conditions) -> Self {
         let conditions = Some(conditions).filter(|conditions| !conditions.0.is_empty());
         Self { conditions, set: Some(Rc::clone(set)), stretch: Some(missing), keeps_range: false }
     }
@@ -78,7 +78,7 @@ impl Question {
     }
 
     /// The range to fetch.
-    pub(crate) const fn missing(&self) -> Option<Part> {
+    pub(crate) const fn missing(&self) -> Option<ByteRange> {
         self.stretch
     }
 }
@@ -87,9 +87,9 @@ impl Question {
 pub(crate) struct Fetch {
     pub(crate) query: Rc<Query>,
     /// A stored response, which may be used if the origin fails.
-    pub(crate) kept: Option<Arc<Kept>>,
+    pub(crate) kept: Option<Arc<StoredResponse>>,
     /// Additions to the upstream request.
-    pub(crate) question: Question,
+    pub(crate) question: FetchConditions,
     pub(crate) interims: Option<Interims>,
 }
 
@@ -100,7 +100,7 @@ impl Fetch {
         self,
         worker: Rc<ProxyWorker>,
         writer: FillWriter,
-        direct: Option<oneshot::Sender<Direct>>,
+        direct: Option<oneshot::Sender<FetchResult>>,
     ) {
         let wanted = direct.is_none();
         let result = {
@@ -118,18 +118,18 @@ impl Fetch {
         };
         match result {
             // No client waits: cancel the request.
-            None => writer.settle(Standing::Released),
+            None => writer.settle(FetchState::Released),
             Some(Asked::Settled(standing)) => {
                 writer.settle(standing);
-                tell(direct, Direct::Shared);
+                tell(direct, FetchResult::Shared);
             }
             Some(Asked::Unshared(answered, reason)) => {
-                writer.settle(Standing::Released);
-                tell(direct, Direct::Own(answered, reason));
+                writer.settle(FetchState::Released);
+                tell(direct, FetchResult::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
                 writer.begin(self.fill_head(&worker, &answered.incoming, &stored, generation));
-                tell(direct, Direct::Shared);
+                tell(direct, FetchResult::Shared);
                 let wanted = wanted || self.query.fetches_whole();
                 self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
             }
@@ -139,11 +139,11 @@ impl Fetch {
     /// Sends the request, and repeats it without conditions if the 304 applies to another response.
     pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut question = &self.question;
-        let plain = Question::default();
+        let plain = FetchConditions::default();
         loop {
             // Read this before sending: a purge in the meantime must apply to the response.
             let generation = worker.store().map_or(0, |store| store.generation());
-            let dooms = worker.accelerator().fills.dooms();
+            let invalidations = worker.accelerator().fills.invalidations();
             let request_time_s = Now::read().unix_s;
             let asks_itself = !question.is_none() && !question.keeps_range;
             let strip = if asks_itself || self.query.fetches_whole() || self.query.cache.esi {
@@ -163,7 +163,7 @@ impl Fetch {
             let asked = ask_origin(worker, step, ask, OutgoingContent::None, manner, self.interims.as_ref()).await;
             let answered = match asked {
                 Ok(answered) => answered,
-                Err(refused) => return self.settle_failure(Failure::Unreachable, refused),
+                Err(refused) => return self.settle_failure(OriginFailureKind::Unreachable, refused),
             };
             let times = (request_time_s, Now::read().unix_s);
             let status = answered.incoming.status;
@@ -186,13 +186,13 @@ impl Fetch {
                 if let Some(store) = worker.store() {
                     store.mark_ranges(self.query.key.hash(), ranges::marker(Now::read().monotonic_ms));
                 }
-                return Asked::Settled(Standing::Released);
+                return Asked::Settled(FetchState::Released);
             }
             if status == 304
                 && let (Some(kept), true) = (&self.kept, question.conditions.is_some() && question.stretch.is_none())
             {
                 if let Some(standing) =
-                    self.handle_not_modified(worker, kept, &answered.incoming, times, (generation, dooms))
+                    self.handle_not_modified(worker, kept, &answered.incoming, times, (generation, invalidations))
                 {
                     return Asked::Settled(standing);
                 }
@@ -201,9 +201,9 @@ impl Fetch {
             }
             if status >= 500
                 && let Some(kept) = &self.kept
-                && self.may_stand_in(kept, Failure::Status(status))
+                && self.may_stand_in(kept, OriginFailureKind::Status(status))
             {
-                return Asked::Settled(Standing::Use(Arc::clone(kept), Use::InsteadOfError));
+                return Asked::Settled(FetchState::Use(Arc::clone(kept), Use::InsteadOfError));
             }
             let asked = self.decide(worker, answered, times, generation);
             if let (Asked::Unshared(..), false, true, Some(store)) =
@@ -238,8 +238,8 @@ impl Fetch {
         worker: &ProxyWorker,
         incoming: &Incoming,
         times: (i64, i64),
-        (set, missing): (&PartSet, Part),
-    ) -> Option<Result<Box<Stored>, Standing>> {
+        (set, missing): (&PartSet, ByteRange),
+    ) -> Option<Result<Box<Stored>, FetchState>> {
         if !matches!(incoming.status, 206 | 416) {
             return None;
         }
@@ -255,7 +255,7 @@ impl Fetch {
                 if let Some(store) = worker.store() {
                     set.remove(store);
                 }
-                Err(Standing::Released)
+                Err(FetchState::Released)
             }
         })
     }
@@ -271,14 +271,14 @@ impl Fetch {
         }
     }
 
-    fn settle_failure(&self, failure: Failure, refused: Refused) -> Asked {
+    fn settle_failure(&self, failure: OriginFailureKind, refused: Refused) -> Asked {
         Asked::Settled(match &self.kept {
-            Some(kept) if self.may_stand_in(kept, failure) => Standing::Use(Arc::clone(kept), Use::InsteadOfError),
-            _ => Standing::Failed(refused),
+            Some(kept) if self.may_stand_in(kept, failure) => FetchState::Use(Arc::clone(kept), Use::InsteadOfError),
+            _ => FetchState::Failed(refused),
         })
     }
 
-    fn may_stand_in(&self, kept: &Kept, failure: Failure) -> bool {
+    fn may_stand_in(&self, kept: &StoredResponse, failure: OriginFailureKind) -> bool {
         let rules = &self.query.cache.rules;
         let now_s = Now::read().unix_s;
         // For several parts, each reader checks whether they suffice.
@@ -291,11 +291,11 @@ impl Fetch {
     fn handle_not_modified(
         &self,
         worker: &ProxyWorker,
-        kept: &Arc<Kept>,
+        kept: &Arc<StoredResponse>,
         incoming: &Incoming,
         times: (i64, i64),
-        (generation, dooms): (u64, u64),
-    ) -> Option<Standing> {
+        (generation, invalidations): (u64, u64),
+    ) -> Option<FetchState> {
         let store = worker.store()?;
         let query = &self.query;
         let freshening = with_response(incoming, times, |response| {
@@ -303,23 +303,32 @@ impl Fetch {
         });
         let again = |stored: Box<Stored>| {
             let meta = kept.meta().freshened(*stored);
-            Kept::new(query.key.clone(), kept.variant(), meta, Arc::from(&b""[..]), kept.body().clone(), generation)
+            StoredResponse::new(
+                query.key.clone(),
+                kept.variant(),
+                meta,
+                Arc::from(&b""[..]),
+                kept.body().clone(),
+                generation,
+            )
         };
         match freshening {
             // It was invalidated in the meantime (RFC 9111 §4.4): serve it to waiting clients, but do not store it.
-            Freshening::Fresh(stored) if worker.accelerator().fills.is_doomed_since(dooms, &query.fetch_prefix()) => {
-                Some(Standing::Use(Arc::new(again(stored)), Use::Validated))
+            Freshening::Fresh(stored)
+                if worker.accelerator().fills.is_invalidated_since(invalidations, &query.fetch_prefix()) =>
+            {
+                Some(FetchState::Use(Arc::new(again(stored)), Use::Validated))
             }
             Freshening::Fresh(stored) => {
                 remember_sharing(worker, query, &stored);
                 let (object, inserted) = store.insert(again(stored), query.cache.rules.variants_max as usize);
                 forget_sharing(store, query, &object, inserted);
-                Some(Standing::Use(object, Use::Validated))
+                Some(FetchState::Use(object, Use::Validated))
             }
             Freshening::FreshOnce(stored, reason) => {
                 worker.note_not_kept(query, reason, 304);
                 self.drop_kept(store);
-                Some(Standing::Use(Arc::new(again(stored)), Use::ValidatedOnce))
+                Some(FetchState::Use(Arc::new(again(stored)), Use::ValidatedOnce))
             }
             Freshening::Mismatch(_) => {
                 self.drop_kept(store);
@@ -400,7 +409,7 @@ impl Fetch {
         let length = content_length(&incoming);
         // Drop the head: its buffer holds the beginning of the content too.
         let mut body = incoming.into_body();
-        let held = Held::new(Arc::clone(worker.accelerator().budget()), Share::Fills);
+        let held = Held::new(Arc::clone(worker.accelerator().budget()), BudgetUser::Fills);
         writer.add_last(|content| content.count_by(held));
         let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
         let bytes_max = self.query.cache.rules.object_bytes_max;
@@ -465,7 +474,7 @@ fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
 }
 
 /// Removes the marker once a response is stored that requests may share.
-fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: Inserted) {
+fn forget_sharing(store: &Store<Meta>, query: &Query, object: &StoredResponse, inserted: Inserted) {
     let stored = &object.meta().stored;
     if inserted != Inserted::Stored || !stored.is_reusable() {
         return;
@@ -478,21 +487,21 @@ fn forget_sharing(store: &Store<Meta>, query: &Query, object: &Kept, inserted: I
 }
 
 /// Value of Range for `part`.
-pub(crate) fn write_range(part: Part) -> String {
+pub(crate) fn write_range(part: ByteRange) -> String {
     format!("bytes={}-{}", part.first, part.last)
 }
 
 /// Result of an upstream request.
 pub(crate) enum Asked {
     /// There is no content to stream.
-    Settled(Standing),
+    Settled(FetchState),
     /// A response for one client only.
     Unshared(Box<Answered>, NoStore),
     /// A response for all clients, and the store generation before the request.
     Shared(Box<Answered>, Box<Stored>, u64),
 }
 
-fn tell(direct: Option<oneshot::Sender<Direct>>, said: Direct) {
+fn tell(direct: Option<oneshot::Sender<FetchResult>>, said: FetchResult) {
     if let Some(direct) = direct {
         // The client may have disconnected; its response is then dropped.
         let _ = direct.send(said);

@@ -5,10 +5,10 @@
 
 use crate::growing::{Cutter, Growing};
 use crate::worker::Refused;
-use crate::{Kept, Meta};
+use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
 use flatout_net::ending::CloseReason;
-use flatout_net::stream::{Piece, Source};
+use flatout_net::stream::{ContentEvent, ContentSource};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -33,13 +33,13 @@ pub struct FillHead {
 
 /// State of a fetch.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum FetchState {
     /// The response has not arrived.
     Asking,
     /// The response may be shared; its content is arriving or complete.
     Streaming(Arc<FillHead>),
     /// The stored response may be used: it was validated, or stale use is permitted.
-    Use(Arc<Kept>, Use),
+    Use(Arc<StoredResponse>, Use),
     /// The response cannot be shared: each client sends its own request.
     Released,
     /// There is no response.
@@ -70,8 +70,8 @@ enum End {
 const WRITER: u32 = 0;
 
 #[derive(Debug)]
-struct State {
-    standing: Standing,
+struct FillState {
+    standing: FetchState,
     content: Growing,
     end: Option<End>,
     /// Wakers by number: each waiter has one entry.
@@ -85,11 +85,11 @@ struct State {
 
 /// A shared fetch.
 pub struct Fill {
-    state: Mutex<State>,
+    state: Mutex<FillState>,
     /// Number of clients that wait for it or read from it.
     interested: AtomicU32,
     /// It was invalidated while in flight (RFC 9111 §4.4): serve waiting clients, but do not store it.
-    doomed: AtomicBool,
+    invalidated: AtomicBool,
 }
 
 impl fmt::Debug for Fill {
@@ -100,8 +100,8 @@ impl fmt::Debug for Fill {
 
 impl Fill {
     fn new() -> Self {
-        let state = State {
-            standing: Standing::Asking,
+        let state = FillState {
+            standing: FetchState::Asking,
             content: Growing::default(),
             end: None,
             waiting: HashMap::default(),
@@ -109,15 +109,15 @@ impl Fill {
             readers: HashMap::default(),
             holds_back: false,
         };
-        Self { state: Mutex::new(state), interested: AtomicU32::new(0), doomed: AtomicBool::new(false) }
+        Self { state: Mutex::new(state), interested: AtomicU32::new(0), invalidated: AtomicBool::new(false) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FillState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state and wakes all waiters.
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut FillState) -> T) -> T {
         let (result, waiting) = {
             let mut state = self.lock();
             let result = change(&mut state);
@@ -152,10 +152,10 @@ impl Interest {
     }
 
     /// State of the fetch, once known.
-    pub fn poll_standing(&self, context: &mut Context<'_>) -> Poll<Standing> {
+    pub fn poll_standing(&self, context: &mut Context<'_>) -> Poll<FetchState> {
         let mut state = self.fill.lock();
         match &state.standing {
-            Standing::Asking => {
+            FetchState::Asking => {
                 state.waiting.insert(self.id, context.waker().clone());
                 Poll::Pending
             }
@@ -202,10 +202,10 @@ pub struct FillReader {
     cutter: Cutter,
 }
 
-impl Source for FillReader {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for FillReader {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         if self.offset >= self.end {
-            return Poll::Ready(Piece::End(None));
+            return Poll::Ready(ContentEvent::End(None));
         }
         let mut state = self.interest.fill.lock();
         let before = state.readers.insert(self.interest.id, self.offset);
@@ -217,14 +217,14 @@ impl Source for FillReader {
             }
             let segment = self.cutter.cut(part, self.offset, self.end - self.offset);
             self.offset += segment.len();
-            return Poll::Ready(Piece::Segment(segment));
+            return Poll::Ready(ContentEvent::Segment(segment));
         }
         if let Some(writer) = writer {
             writer.wake();
         }
         match &state.end {
-            Some(End::Whole(trailers)) => Poll::Ready(Piece::End(trailers.as_deref().map(Into::into))),
-            Some(End::Cut(reason)) => Poll::Ready(Piece::Failed(*reason)),
+            Some(End::Whole(trailers)) => Poll::Ready(ContentEvent::End(trailers.as_deref().map(Into::into))),
+            Some(End::Cut(reason)) => Poll::Ready(ContentEvent::Failed(*reason)),
             None => {
                 state.waiting.insert(self.interest.id, context.waker().clone());
                 Poll::Pending
@@ -259,13 +259,13 @@ impl FillWriter {
     }
 
     /// Forbids storing the response.
-    pub fn doom(&self) {
-        self.fill.doomed.store(true, Ordering::Release);
+    pub fn invalidate(&self) {
+        self.fill.invalidated.store(true, Ordering::Release);
     }
 
     /// Returns whether the response must not be stored.
     pub fn is_doomed(&self) -> bool {
-        self.fill.doomed.load(Ordering::Acquire)
+        self.fill.invalidated.load(Ordering::Acquire)
     }
 
     /// Returns whether there are no clients now.
@@ -275,7 +275,7 @@ impl FillWriter {
 
     /// Publishes the head of a shareable response; content follows.
     pub fn begin(&self, head: FillHead) {
-        self.fill.change(|state| state.standing = Standing::Streaming(Arc::new(head)));
+        self.fill.change(|state| state.standing = FetchState::Streaming(Arc::new(head)));
     }
 
     /// Appends content with `add`.
@@ -347,7 +347,7 @@ impl FillWriter {
     }
 
     /// Ends the fetch with a state that has no content to stream.
-    pub fn settle(mut self, standing: Standing) {
+    pub fn settle(mut self, standing: FetchState) {
         self.close();
         self.fill.change(|state| {
             state.standing = standing;
@@ -360,8 +360,8 @@ impl FillWriter {
             if state.end.is_none() {
                 state.end = Some(end);
             }
-            if matches!(state.standing, Standing::Asking) {
-                state.standing = Standing::Released;
+            if matches!(state.standing, FetchState::Asking) {
+                state.standing = FetchState::Released;
             }
         });
     }
@@ -377,7 +377,7 @@ impl Drop for FillWriter {
 
 /// Result of joining or starting a fetch.
 #[derive(Debug)]
-pub enum Begin {
+pub enum FetchJoin {
     /// The caller performs the fetch.
     Yours(FillWriter),
     /// Another request performs it.
@@ -389,17 +389,17 @@ const SHARDS: usize = 16;
 /// Suffix of the prefix in keys of fetches that cannot be joined.
 const ALONE: u8 = 0xff;
 
-type Shard = HashMap<Box<[u8]>, Arc<Fill>, RandomState>;
+type FillShard = HashMap<Box<[u8]>, Arc<Fill>, RandomState>;
 
 /// All fetches in progress, by key.
 #[derive(Debug, Default)]
 pub struct Fills {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<FillShard>; SHARDS],
     hasher: RandomState,
     /// Number of fetches so far that cannot be joined.
     alone: AtomicU64,
     /// Number of invalidations.
-    dooms: AtomicU64,
+    invalidations: AtomicU64,
     /// Hashes of the latest invalidations.
     recent: Mutex<VecDeque<u64>>,
 }
@@ -413,23 +413,23 @@ impl Fills {
         self.hasher.hash_one(bytes)
     }
 
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, FillShard> {
         let index = self.hash(key) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Joins the fetch for `key`, or starts one.
-    pub fn begin(self: &Arc<Self>, key: &[u8]) -> Begin {
+    pub fn begin(self: &Arc<Self>, key: &[u8]) -> FetchJoin {
         let mut shard = self.shard(key);
         if let Some(fill) = shard.get(key) {
-            return Begin::Theirs(Interest::new(fill));
+            return FetchJoin::Theirs(Interest::new(fill));
         }
         let fill = Arc::new(Fill::new());
         shard.insert(key.into(), Arc::clone(&fill));
-        Begin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
+        FetchJoin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
     }
 
-    /// Starts a fetch that can be joined only through its writer. `prefix` identifies it to [`doom`](Self::doom).
+    /// Starts a fetch that can be joined only through its writer. `prefix` identifies it to [`invalidate`](Self::invalidate).
     pub fn begin_alone(self: &Arc<Self>, prefix: &[u8]) -> FillWriter {
         let mut key = prefix.to_vec();
         // No key of a request continues with this byte.
@@ -441,20 +441,20 @@ impl Fills {
     }
 
     /// Number of invalidations, for fetches that are not listed here to compare.
-    pub fn dooms(&self) -> u64 {
-        self.dooms.load(Ordering::Acquire)
+    pub fn invalidations(&self) -> u64 {
+        self.invalidations.load(Ordering::Acquire)
     }
 
-    /// Returns whether `prefix` may have been invalidated since [`dooms`](Self::dooms) returned `since`.
-    pub fn is_doomed_since(&self, since: u64, prefix: &[u8]) -> bool {
-        if self.dooms() == since {
+    /// Returns whether `prefix` may have been invalidated since [`invalidations`](Self::invalidations) returned `since`.
+    pub fn is_invalidated_since(&self, since: u64, prefix: &[u8]) -> bool {
+        if self.invalidations() == since {
             return false;
         }
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = usize::try_from(self.dooms().wrapping_sub(since)).unwrap_or(usize::MAX);
+        let news = usize::try_from(self.invalidations().wrapping_sub(since)).unwrap_or(usize::MAX);
         let hash = self.hash(prefix);
         // If an invalidation has been forgotten, assume that it matched.
-        news > recent.len() || recent.iter().rev().take(news).any(|doomed| *doomed == hash)
+        news > recent.len() || recent.iter().rev().take(news).any(|invalidated| *invalidated == hash)
     }
 
     /// Closes the fetch of `interest` to further joins if it is still the one for `key`.
@@ -463,7 +463,7 @@ impl Fills {
     }
 
     /// Invalidates fetches whose keys begin with `prefix`: they are closed to further joins and not stored.
-    pub fn doom(&self, prefix: &[u8]) {
+    pub fn invalidate(&self, prefix: &[u8]) {
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() >= RECENT_MAX {
@@ -471,13 +471,13 @@ impl Fills {
             }
             recent.push_back(self.hash(prefix));
             // Increment under the lock, so that the number corresponds to the last entry.
-            self.dooms.fetch_add(1, Ordering::AcqRel);
+            self.invalidations.fetch_add(1, Ordering::AcqRel);
         }
         for shard in &self.shards {
             shard.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, fill| {
                 let named = key.starts_with(prefix);
                 if named {
-                    fill.doomed.store(true, Ordering::Release);
+                    fill.invalidated.store(true, Ordering::Release);
                 }
                 !named
             });

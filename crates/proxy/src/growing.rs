@@ -3,7 +3,7 @@
 //! At first it is a list of pieces in memory; beyond [`MEMORY_BYTES_MAX`] it moves to a file, from which the kernel
 //! sends to the readers' sockets. Bytes once written never change.
 
-use flatout_net::budget::{Held, Share};
+use flatout_net::budget::{BudgetUser, Held};
 use flatout_net::file::OpenFile;
 use flatout_net::response::{FileBody, Segment};
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ pub struct Growing {
 
 /// A part of the content, for any thread.
 #[derive(Clone, Debug)]
-pub enum Part {
+pub enum FillPiece {
     /// This piece, from this offset.
     Bytes(Arc<[u8]>, usize),
     /// This many bytes of the file.
@@ -50,7 +50,7 @@ impl Growing {
     }
 
     /// Counts the pieces in `share` from now on.
-    pub fn move_count_to(&mut self, share: Share) {
+    pub fn move_count_to(&mut self, share: BudgetUser) {
         if let Some(held) = &mut self.held {
             held.move_to(share);
         }
@@ -121,16 +121,16 @@ impl Growing {
     }
 
     /// The content available at `offset`; `None` if there is none yet.
-    pub fn part(&self, offset: u64) -> Option<Part> {
+    pub fn part(&self, offset: u64) -> Option<FillPiece> {
         if offset >= self.bytes {
             return None;
         }
         if let Some(file) = &self.file {
-            return Some(Part::File(Arc::clone(file), self.bytes - offset));
+            return Some(FillPiece::File(Arc::clone(file), self.bytes - offset));
         }
         let index = self.pieces.partition_point(|(start, _)| *start <= offset).checked_sub(1)?;
         let (start, piece) = self.pieces.get(index)?;
-        Some(Part::Bytes(Arc::clone(piece), usize::try_from(offset - start).ok()?))
+        Some(FillPiece::Bytes(Arc::clone(piece), usize::try_from(offset - start).ok()?))
     }
 }
 
@@ -143,14 +143,14 @@ pub struct Cutter {
 
 impl Cutter {
     /// Up to `bytes_max` bytes of `part`, which begins at `offset`.
-    pub fn cut(&mut self, part: Part, offset: u64, bytes_max: u64) -> Segment {
+    pub fn cut(&mut self, part: FillPiece, offset: u64, bytes_max: u64) -> Segment {
         match part {
-            Part::Bytes(piece, from) => {
+            FillPiece::Bytes(piece, from) => {
                 let length = ((piece.len() - from) as u64).min(bytes_max);
                 let whole = flatout_net::shared::SharedBytes::from(piece);
                 Segment::Bytes(whole.slice(from..from + length as usize))
             }
-            Part::File(fd, bytes) => {
+            FillPiece::File(fd, bytes) => {
                 let opened = self.file.take().filter(|opened| Arc::ptr_eq(&opened.fd, &fd));
                 let file = self.file.insert(opened.unwrap_or_else(|| Rc::new(OpenFile::own(fd))));
                 let bytes = bytes.min(bytes_max).min(SEGMENT_BYTES_MAX);
@@ -162,7 +162,7 @@ impl Cutter {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cutter, Growing, Part};
+    use super::{Cutter, FillPiece, Growing};
     use flatout_net::response::Segment;
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::io::{pread, pwrite};
@@ -188,7 +188,7 @@ mod tests {
         let file = Arc::new(memfd_create("growing", MemfdFlags::CLOEXEC).unwrap());
         assert_eq!(pwrite(&file, b"abcdefghij", 0), Ok(10));
         growing.move_to(file, 10);
-        assert!(matches!(growing.part(4), Some(Part::File(_, 6))));
+        assert!(matches!(growing.part(4), Some(FillPiece::File(_, 6))));
         assert_eq!(read(&growing, 4).as_deref(), Some("4+3"));
         assert!(growing.join().is_none() && growing.part(10).is_none());
     }

@@ -5,7 +5,7 @@
 //! | [`accelerator`] | state of the process |
 //! | [`step`], [`rules`] | one `proxy` step and one `cache` step of the configuration |
 //! | [`worker`] | entry points for one worker's requests |
-//! | `query`, `lookup`, `front` | a cacheable request; lookup and response; per-worker prebuilt responses |
+//! | `query`, `lookup`, `worker_cache` | a cacheable request; lookup and response; per-worker prebuilt responses |
 //! | `exchange`, `pass`, `fetch` | upstream requests: basics, for one client, for the cache |
 //! | `answer`, `note` | responses from stored or arriving content |
 //! | `compose` | composition of ESI pages |
@@ -31,19 +31,19 @@ mod checked;
 mod compose;
 mod direct;
 pub mod esi;
+pub mod events;
 mod exchange;
 pub mod explain;
 mod fetch;
 pub mod fill;
 pub mod forward;
-mod found;
-mod front;
 pub mod group;
 pub mod growing;
 pub mod health;
 pub mod hints;
 pub mod limit;
 mod lookup;
+mod lookup_result;
 pub mod meta;
 mod note;
 pub mod outcome;
@@ -54,12 +54,12 @@ mod ranges;
 pub mod rules;
 pub mod step;
 pub mod store;
-pub mod told;
 pub mod worker;
+mod worker_cache;
 
 pub use accelerator::Accelerator;
 pub use explain::CacheExplanation;
-pub use meta::{Kept, Meta};
+pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
 pub use step::ProxyStep;
 pub use worker::{Asking, Changes, Handled, Making, ProxyWorker, Refused};

@@ -1,20 +1,20 @@
 //! Cache lookup, and fetching on a miss.
 
-use crate::answer::{Content, Ready, answer_from, first_ranges_of};
+use crate::answer::{PrebuiltResponse, ResponseContent, answer_from, first_ranges_of};
 use crate::exchange::Answered;
-use crate::fetch::{Asked, Direct, Fetch, Question, write_range};
-use crate::fill::{Begin, FillHead, Interest, Standing, Use};
-use crate::found::{Found, find, select, verdict_of};
+use crate::fetch::{Asked, Fetch, FetchConditions, FetchResult, write_range};
+use crate::fill::{FetchJoin, FetchState, FillHead, Interest, Use};
 use crate::hints::links_in;
-use crate::meta::Kept;
+use crate::lookup_result::{LookupResult, find, select, verdict_of};
 use crate::meta::Meta;
+use crate::meta::StoredResponse;
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching, Supply};
 use crate::pass;
 use crate::query::{Query, audience_hash};
 use crate::store::{Purged, Store};
 use crate::worker::{ProxyWorker, Refused};
-use flatout_cache::decision::{Failure, Verdict, decide_failure, decide_miss, may_share, may_wait};
+use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure, decide_miss, may_share, may_wait};
 use flatout_cache::parts::Stretch;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
@@ -23,7 +23,7 @@ use flatout_cache::stored::{Extent, Flags};
 use flatout_cache::validate::{Conditions, make_conditions};
 use flatout_cache::vary::{apply_cookie_rules, matches_variant, write_variant_key};
 use flatout_http::lines::write_line;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 use flatout_http::token::trim;
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
@@ -44,12 +44,12 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
     let found = select(worker, query, Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
-    if let Found::Parts(set, _) = &found {
+    if let LookupResult::Parts(set, _) = &found {
         let ranges = first_ranges_of(query, set, now.unix_s);
         let is_ready = ranges.iter().all(|(body, _)| body.is_verified());
         return is_ready.then(|| answer_from(query, found.content()?, &Note::hit(reason), now.unix_s)).flatten();
     }
-    let Found::Object(object, _) = found else { return None };
+    let LookupResult::Object(object, _) = found else { return None };
     if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
         return None;
     }
@@ -59,18 +59,18 @@ pub(crate) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
         worker.make_ready(query, &object);
     }
-    answer_from(query, Content::Kept(object), &Note::hit(reason), now.unix_s)
+    answer_from(query, ResponseContent::Kept(object), &Note::hit(reason), now.unix_s)
 }
 
 /// Prebuilds heads of `object` for later requests; `None` if its response needs more than a head and content.
-pub(crate) fn ready_of(query: &Query, object: &Arc<Kept>) -> Option<Ready> {
+pub(crate) fn ready_of(query: &Query, object: &Arc<StoredResponse>) -> Option<PrebuiltResponse> {
     let via = query.step.settings.via.as_deref();
-    object.meta().trailers.is_empty().then(|| Ready::new(object, via, &query.changes, query.changes_id))
+    object.meta().trailers.is_empty().then(|| PrebuiltResponse::new(object, via, &query.changes, query.changes_id))
 }
 
 /// Results of the rounds of one request so far.
 #[derive(Debug, Default)]
-struct Progress {
+struct LookupProgress {
     /// It no longer waits for shared fetches.
     alone: bool,
     /// It no longer validates stored responses or fetches parts.
@@ -81,7 +81,7 @@ struct Progress {
     validated: Option<Note>,
 }
 
-impl Progress {
+impl LookupProgress {
     /// A shared fetch was unusable: the next round requests the whole response for this request only.
     fn ask_for_whole(&mut self) {
         (self.alone, self.whole) = (true, true);
@@ -92,7 +92,7 @@ impl Progress {
 struct Need {
     /// Reason.
     reason: Lookup,
-    question: Question,
+    question: FetchConditions,
     /// Conditions of requests for missing ranges, if this is one.
     completion: Option<Conditions>,
 }
@@ -107,7 +107,7 @@ enum Look {
 
 /// Serves `query`.
 pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
-    let mut progress = Progress::default();
+    let mut progress = LookupProgress::default();
     for round in 0.. {
         if let Some(answered) = serve_round(&worker, &query, round, &mut progress).await {
             return answered;
@@ -123,7 +123,7 @@ async fn serve_round(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     round: u32,
-    progress: &mut Progress,
+    progress: &mut LookupProgress,
 ) -> Option<Result<Response, Refused>> {
     let now = Now::read();
     query.range_fetch.take();
@@ -178,7 +178,7 @@ async fn serve_round(
         return None;
     }
     match (standing, found.set(), stretch) {
-        (Standing::Streaming(head), Some(set), Some((missing, conditions))) if set.fits(&head, missing) => {
+        (FetchState::Streaming(head), Some(set), Some((missing, conditions))) if set.fits(&head, missing) => {
             let first = (missing, head, interest);
             let supply = Supply { worker: Rc::clone(worker), query: Rc::clone(query), conditions, first };
             let response = answer_supplied(set, supply, note);
@@ -195,8 +195,8 @@ async fn serve_round(
 fn look(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
-    found: &Found,
-    progress: &mut Progress,
+    found: &LookupResult,
+    progress: &mut LookupProgress,
     now: Now,
 ) -> Result<Look, Refused> {
     let verdict = verdict_of(query, found, now.unix_s);
@@ -210,18 +210,19 @@ fn look(
             if let Some(response) = response {
                 return Ok(Look::Answered(Box::new(response)));
             }
-            (Lookup::MissPart, Question::default())
+            (Lookup::MissPart, FetchConditions::default())
         }
         Verdict::Validate { conditions, reason } => (reason, validation(query, found, conditions)),
         Verdict::Complete { stretches, conditions, reason } => {
             let stretch = found.set().zip(first_missing(&stretches));
             let completion = stretch.is_some().then(|| conditions.clone());
-            let question = stretch.map(|(set, part)| Question::stretch(set, part, conditions)).unwrap_or_default();
+            let question =
+                stretch.map(|(set, part)| FetchConditions::stretch(set, part, conditions)).unwrap_or_default();
             return Ok(Look::Lacking(Need { reason, question, completion }));
         }
         Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
         Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
-            (reason, Question::default())
+            (reason, FetchConditions::default())
         }
     };
     Ok(Look::Lacking(Need { reason, question, completion: None }))
@@ -230,10 +231,10 @@ fn look(
 /// Serves `query` from the result of a fetch; `None`: another round is required.
 fn answer_fetched(
     query: &Query,
-    found: &Found,
-    (standing, note, interest): (Standing, Note, Interest),
+    found: &LookupResult,
+    (standing, note, interest): (FetchState, Note, Interest),
     round: u32,
-    progress: &mut Progress,
+    progress: &mut LookupProgress,
 ) -> Option<Result<Response, Refused>> {
     // RFC 9111 §4: a response fetched for another request is usable only if it may be reused without validation. All
     // requests that may not use it continue concurrently.
@@ -243,19 +244,19 @@ fn answer_fetched(
             progress.alone = true;
             progress.released = Some(note.reason);
         }
-        Standing::Asking => {}
-        Standing::Failed(refused) => return Some(Err(refused)),
-        Standing::Released => {
+        FetchState::Asking => {}
+        FetchState::Failed(refused) => return Some(Err(refused)),
+        FetchState::Released => {
             progress.alone = true;
             progress.released = Some(note.reason);
         }
         // This freshens all parts; the next round determines what is missing.
-        Standing::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
+        FetchState::Use(_, Use::Validated) if found.set().is_some() && round < ROUNDS_MAX => {
             progress.validated = Some(note.of_use(Use::Validated));
         }
-        Standing::Use(object, how) => {
+        FetchState::Use(object, how) => {
             let content = found.set().map(|_| found.content());
-            let content = content.flatten().unwrap_or(Content::Kept(object));
+            let content = content.flatten().unwrap_or(ResponseContent::Kept(object));
             let response = answer_from(query, content, &note.of_use(how), Now::read().unix_s);
             if let Some(response) = response {
                 return Some(Ok(response));
@@ -263,11 +264,11 @@ fn answer_fetched(
             progress.ask_for_whole();
         }
         // The range is too far into a large response to wait for.
-        Standing::Streaming(head) if note.collapsed && !is_range_near(query, &head) => progress.ask_for_whole(),
-        Standing::Streaming(head) => {
+        FetchState::Streaming(head) if note.collapsed && !is_range_near(query, &head) => progress.ask_for_whole(),
+        FetchState::Streaming(head) => {
             if query.with(|request| matches_variant(request, &head.meta.stored)) {
                 let note = note.of_fill(&head);
-                let response = answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s);
+                let response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s);
                 if let Some(mut response) = response {
                     response.cache = Some(note.stored_as());
                     return Some(Ok(response));
@@ -289,30 +290,31 @@ fn answer_supplied(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Resp
         return None;
     }
     let query = Rc::clone(&supply.query);
-    let content = Content::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
+    let content = ResponseContent::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
     let mut response = answer_from(&query, content, &Note { stored: true, ..note }, Now::read().unix_s)?;
     response.cache = Some("storing");
     Some(response)
 }
 
 /// Returns whether `query`, which waited for another request's fetch, may use the result.
-fn is_for(query: &Query, standing: &Standing) -> bool {
+fn is_for(query: &Query, standing: &FetchState) -> bool {
     let (rules, now_s) = (&query.cache.rules, Now::read().unix_s);
     let shares = |stored| query.with(|request| may_share(request, stored, rules, now_s));
     match standing {
         // Another variant is unusable, but reveals the Vary names.
-        Standing::Streaming(head) => {
+        FetchState::Streaming(head) => {
             let stored = &head.meta.stored;
             shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
         }
-        Standing::Use(object, Use::Validated) => shares(&object.meta().stored),
-        Standing::Use(_, Use::ValidatedOnce) => false,
-        Standing::Use(object, Use::InsteadOfError) => {
+        FetchState::Use(object, Use::Validated) => shares(&object.meta().stored),
+        FetchState::Use(_, Use::ValidatedOnce) => false,
+        FetchState::Use(object, Use::InsteadOfError) => {
             let stored = &object.meta().stored;
-            let verdict = query.with(|request| decide_failure(request, stored, Failure::Unreachable, rules, now_s));
+            let verdict =
+                query.with(|request| decide_failure(request, stored, OriginFailureKind::Unreachable, rules, now_s));
             matches!(verdict, Verdict::ServeStale { .. })
         }
-        Standing::Asking | Standing::Released | Standing::Failed(_) => true,
+        FetchState::Asking | FetchState::Released | FetchState::Failed(_) => true,
     }
 }
 
@@ -324,7 +326,7 @@ fn is_range_near(query: &Query, head: &FillHead) -> bool {
 }
 
 /// The first range that is not stored.
-fn first_missing(stretches: &[Stretch]) -> Option<Part> {
+fn first_missing(stretches: &[Stretch]) -> Option<ByteRange> {
     stretches.iter().find_map(|stretch| match stretch {
         Stretch::Missing(part) => Some(*part),
         Stretch::Held { .. } => None,
@@ -333,14 +335,14 @@ fn first_missing(stretches: &[Stretch]) -> Option<Part> {
 
 /// Validation of the lookup result. A range request for a large response must not make the origin send another version
 /// in full.
-fn validation(query: &Query, found: &Found, conditions: Conditions) -> Question {
+fn validation(query: &Query, found: &LookupResult, conditions: Conditions) -> FetchConditions {
     let is_large = match found {
-        Found::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
-        Found::Parts(..) => true,
-        Found::Nothing(..) => false,
+        LookupResult::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
+        LookupResult::Parts(..) => true,
+        LookupResult::Nothing(..) => false,
     };
     let is_range = query.with(|request| request.field("range").is_some());
-    Question::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
+    FetchConditions::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
 }
 
 /// Returns whether a request is for a suffix. It arrives last in a fetch of the whole response, and its offset is
@@ -366,20 +368,20 @@ fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
 }
 
 /// Returns whether a purge matches a response from a shared fetch.
-fn is_purged(worker: &ProxyWorker, query: &Query, standing: &Standing) -> bool {
+fn is_purged(worker: &ProxyWorker, query: &Query, standing: &FetchState) -> bool {
     let Some(store) = worker.store() else { return false };
     let purged = match standing {
-        Standing::Streaming(head) => store.check_coming(&query.key, &head.meta, head.generation),
-        Standing::Use(object, _) => store.check(object),
-        Standing::Asking | Standing::Released | Standing::Failed(_) => Purged::No,
+        FetchState::Streaming(head) => store.check_coming(&query.key, &head.meta, head.generation),
+        FetchState::Use(object, _) => store.check(object),
+        FetchState::Asking | FetchState::Released | FetchState::Failed(_) => Purged::No,
     };
     purged != Purged::No
 }
 
 /// Key of a fetch: the cache key, whether the request identifies its visitor, the known variant, and Range.
-fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
+fn fill_key(query: &Query, found: &LookupResult) -> Vec<u8> {
     let names = match found {
-        Found::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
+        LookupResult::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
         found => found.object().map(|object| object.meta().stored.vary.clone()),
     };
     let names = names.unwrap_or_else(|| apply_cookie_rules("".into(), &query.cache.rules.cookies));
@@ -399,7 +401,7 @@ fn fill_key(query: &Query, found: &Found) -> Vec<u8> {
 }
 
 /// Key of a fetch of the range `missing`.
-pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: Part, conditions: &Conditions) -> Vec<u8> {
+pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: ByteRange, conditions: &Conditions) -> Vec<u8> {
     let mut key = begin_fill_key(query, &set.whole().vary);
     // No client's Range and If-Range have this form.
     for line in [b"stretch", write_range(missing).as_bytes(), &conditions.0] {
@@ -420,37 +422,37 @@ fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
 /// Result of joining or starting a fetch.
 enum Joined {
     Answer(Result<Response, Refused>),
-    Standing(Standing, Note, Interest),
+    Standing(FetchState, Note, Interest),
 }
 
 async fn begin(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
-    begun: Begin,
-    question: Question,
-    kept: Option<Arc<Kept>>,
+    begun: FetchJoin,
+    question: FetchConditions,
+    kept: Option<Arc<StoredResponse>>,
     reason: Lookup,
 ) -> Joined {
     let mut note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
     match begun {
-        Begin::Theirs(interest) => {
+        FetchJoin::Theirs(interest) => {
             note.collapsed = true;
             query.range_fetch.take();
             let standing = poll_fn(|context| interest.poll_standing(context)).await;
             Joined::Standing(standing, note, interest)
         }
-        Begin::Yours(writer) => {
+        FetchJoin::Yours(writer) => {
             let interest = writer.join();
             let (direct, told) = oneshot::channel();
             let interims = query.ask.request.offers().interims();
             let fetch = Fetch { query: Rc::clone(query), kept: kept.clone(), question, interims: Some(interims) };
             spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
             match told.await {
-                Ok(Direct::Own(answered, why)) => {
+                Ok(FetchResult::Own(answered, why)) => {
                     Joined::Answer(own_answer(query, *answered, why, note, kept.is_some()))
                 }
                 // If the task is gone, the fill reports it.
-                Ok(Direct::Shared) | Err(_) => {
+                Ok(FetchResult::Shared) | Err(_) => {
                     let standing = poll_fn(|context| match interest.poll_standing(context) {
                         Poll::Ready(standing) => Poll::Ready(standing),
                         Poll::Pending => Poll::Pending,
@@ -510,25 +512,25 @@ pub(crate) fn asks_alone(
 pub(crate) async fn fetch_alone(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
-    question: Question,
-    kept: Option<Arc<Kept>>,
+    question: FetchConditions,
+    kept: Option<Arc<StoredResponse>>,
     reason: Lookup,
 ) -> Result<Response, Refused> {
-    let dooms = worker.accelerator().fills.dooms();
+    let invalidations = worker.accelerator().fills.invalidations();
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
     let fetch = Fetch { query: Rc::clone(query), kept, question, interims };
     // Requested by this client itself: most such responses are not shareable, and need no task and no fill.
     let asked = fetch.ask(worker).await;
-    answer_alone(worker, fetch, asked, dooms, reason, had_kept)
+    answer_alone(worker, fetch, asked, invalidations, reason, had_kept)
 }
 
-/// Builds the response to a fetch for one client. `dooms`: number of invalidations before it.
+/// Builds the response to a fetch for one client. `invalidations`: number of invalidations before it.
 pub(crate) fn answer_alone(
     worker: &Rc<ProxyWorker>,
     fetch: Fetch,
     asked: Asked,
-    dooms: u64,
+    invalidations: u64,
     reason: Lookup,
     had_kept: bool,
 ) -> Result<Response, Refused> {
@@ -538,24 +540,24 @@ pub(crate) fn answer_alone(
     let missing = || Refused::not_held();
     match asked {
         Asked::Unshared(answered, why) => own_answer(query, *answered, why, note, had_kept),
-        Asked::Settled(Standing::Failed(refused)) => Err(refused),
-        Asked::Settled(Standing::Use(object, how)) => {
-            answer_from(query, Content::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
+        Asked::Settled(FetchState::Failed(refused)) => Err(refused),
+        Asked::Settled(FetchState::Use(object, how)) => {
+            answer_from(query, ResponseContent::Kept(object), &note.of_use(how), Now::read().unix_s).ok_or_else(missing)
         }
         Asked::Settled(_) => Err(missing()),
         Asked::Shared(answered, stored, generation) => {
             let prefix = query.fetch_prefix();
             let writer = fills.begin_alone(&prefix);
-            if fills.is_doomed_since(dooms, &prefix) {
-                writer.doom();
+            if fills.is_invalidated_since(invalidations, &prefix) {
+                writer.invalidate();
             }
             let interest = writer.join();
             let head = Arc::new(fetch.fill_head(worker, &answered.incoming, &stored, generation));
             let pumping = Rc::clone(worker);
             spawn_local(async move { fetch.pump(&pumping, writer, *answered, *stored, generation, false).await });
             let note = note.of_fill(&head);
-            let mut response =
-                answer_from(query, Content::Coming(head, interest), &note, Now::read().unix_s).ok_or_else(missing)?;
+            let mut response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s)
+                .ok_or_else(missing)?;
             response.cache = Some(note.stored_as());
             Ok(response)
         }
@@ -563,9 +565,9 @@ pub(crate) fn answer_alone(
 }
 
 /// Revalidates in the background while the stale response is served, unless a fetch is in progress.
-fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found) {
+fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult) {
     let Some(object) = found.object() else { return };
-    let Begin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
+    let FetchJoin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
     let question = make_conditions(&object.meta().stored)
         .map(|conditions| validation(query, found, conditions))
         .unwrap_or_default();
@@ -576,7 +578,7 @@ fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Found)
 /// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated
 /// or replaced. There is no other source of links: a response that is not stored, or not for this request, may be
 /// private.
-fn send_early_hints(query: &Query, stale: &Kept) {
+fn send_early_hints(query: &Query, stale: &StoredResponse) {
     let stored = &stale.meta().stored;
     // A response that always requires validation is not shared before the origin has validated it.
     if !query.cache.early_hints || !(200..300).contains(&stored.status) || !stored.is_reusable() {

@@ -35,7 +35,7 @@ impl Meta {
 }
 
 /// A stored response.
-pub type Kept = crate::store::Object<Meta>;
+pub type StoredResponse = crate::store::Object<Meta>;
 
 impl crate::store::Meta for Meta {
     fn encode(&self, into: &mut Vec<u8>) {

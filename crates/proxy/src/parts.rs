@@ -3,10 +3,10 @@
 
 use crate::answer::segment_of;
 use crate::checked::CheckedReader;
-use crate::fetch::{Fetch, Question};
-use crate::fill::{Begin, FillHead, FillReader, Interest, Standing};
+use crate::fetch::{Fetch, FetchConditions};
+use crate::fill::{FetchJoin, FetchState, FillHead, FillReader, Interest};
 use crate::lookup::stretch_key;
-use crate::meta::{Kept, Meta};
+use crate::meta::{Meta, StoredResponse};
 use crate::query::Query;
 use crate::store::{Purged, Store, StoredBody};
 use crate::worker::ProxyWorker;
@@ -16,10 +16,10 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::stored::Stored;
 use flatout_cache::validate::Conditions;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Segment};
-use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use tokio::task::spawn_local;
 /// Parts of one representation: at least one, at most [`PARTS_MAX`].
 #[derive(Debug)]
 pub(crate) struct PartSet {
-    parts: Vec<Arc<Kept>>,
+    parts: Vec<Arc<StoredResponse>>,
     /// Byte range of each part.
-    ranges: Vec<Part>,
-    newest: Arc<Kept>,
+    ranges: Vec<ByteRange>,
+    newest: Arc<StoredResponse>,
     /// Metadata of the whole.
     whole: Stored,
     total: u64,
@@ -44,8 +44,8 @@ impl PartSet {
     /// part.
     pub(crate) fn gather<'a>(
         store: &Store<Meta>,
-        newest: &Arc<Kept>,
-        objects: impl Iterator<Item = &'a Arc<Kept>>,
+        newest: &Arc<StoredResponse>,
+        objects: impl Iterator<Item = &'a Arc<StoredResponse>>,
     ) -> Option<Self> {
         let (whole, total) = whole_of(&newest.meta().stored)?;
         let (mut parts, mut ranges) = (Vec::new(), Vec::new());
@@ -62,7 +62,7 @@ impl PartSet {
     }
 
     /// The part whose metadata applies.
-    pub(crate) const fn newest(&self) -> &Arc<Kept> {
+    pub(crate) const fn newest(&self) -> &Arc<StoredResponse> {
         &self.newest
     }
 
@@ -93,30 +93,30 @@ impl PartSet {
     }
 
     /// Returns whether an arriving response supplies `missing` of this representation.
-    pub(crate) fn fits(&self, head: &FillHead, missing: Part) -> bool {
+    pub(crate) fn fits(&self, head: &FillHead, missing: ByteRange) -> bool {
         self.supplies(&head.meta.stored, missing)
     }
 
     /// The same, given its metadata.
-    pub(crate) fn supplies(&self, stored: &Stored, missing: Part) -> bool {
-        let has = |part: Part| part.first <= missing.first && missing.last <= part.last;
+    pub(crate) fn supplies(&self, stored: &Stored, missing: ByteRange) -> bool {
+        let has = |part: ByteRange| part.first <= missing.first && missing.last <= part.last;
         part_of(stored).is_some_and(has) && are_combinable(stored, &self.newest.meta().stored)
     }
 
     /// The stored ranges of `wanted`, each with its part's content and the range in it; `None`: not all is stored.
-    pub(crate) fn held(&self, wanted: Part) -> Option<Vec<(&StoredBody, Part)>> {
+    pub(crate) fn held(&self, wanted: ByteRange) -> Option<Vec<(&StoredBody, ByteRange)>> {
         cover(&self.ranges, wanted).into_iter().map(|stretch| self.content_of(stretch)).collect()
     }
 
-    fn content_of(&self, stretch: Stretch) -> Option<(&StoredBody, Part)> {
+    fn content_of(&self, stretch: Stretch) -> Option<(&StoredBody, ByteRange)> {
         let Stretch::Held { index, part } = stretch else { return None };
         let (object, range) = (self.parts.get(index)?, self.ranges.get(index)?);
         object.touch();
-        Some((object.body(), Part { first: part.first - range.first, last: part.last - range.first }))
+        Some((object.body(), ByteRange { first: part.first - range.first, last: part.last - range.first }))
     }
 
     /// Segments of `wanted`; `None`: not all is stored and verified.
-    pub(crate) fn segments(&self, wanted: Part) -> Option<Vec<Segment>> {
+    pub(crate) fn segments(&self, wanted: ByteRange) -> Option<Vec<Segment>> {
         let held = self.held(wanted)?;
         let ready = held.into_iter().filter(|(body, _)| body.is_verified());
         let segments: Vec<_> = ready.filter_map(|(body, part)| segment_of(body, part.first, part.len())).collect();
@@ -131,7 +131,7 @@ pub(crate) struct Supply {
     /// Conditions of requests for later ranges.
     pub(crate) conditions: Conditions,
     /// The first missing range, which is already arriving.
-    pub(crate) first: (Part, Arc<FillHead>, Interest),
+    pub(crate) first: (ByteRange, Arc<FillHead>, Interest),
 }
 
 /// Content from stored parts and, where they have gaps, from origins.
@@ -143,7 +143,7 @@ pub(crate) struct Stitching {
 
 impl Stitching {
     /// Body of the range `wanted`; `None`: part of it is unavailable.
-    pub(crate) fn into_body(self, wanted: Part) -> Option<Body> {
+    pub(crate) fn into_body(self, wanted: ByteRange) -> Option<Body> {
         let Self { set, supply } = self;
         if supply.is_none() {
             set.held(wanted)?;
@@ -169,7 +169,7 @@ impl Stitching {
 }
 
 /// Reader of `missing` from a response that contains it.
-fn reader(head: &FillHead, interest: Interest, missing: Part) -> Option<FillReader> {
+fn reader(head: &FillHead, interest: Interest, missing: ByteRange) -> Option<FillReader> {
     let first = missing.first.checked_sub(part_of(&head.meta.stored)?.first)?;
     Some(interest.read(first, Some(first + missing.len())))
 }
@@ -179,7 +179,7 @@ enum Current {
     Checked(CheckedReader),
     Coming(FillReader),
     /// It has been requested; the flag: by another request.
-    Requested(Part, Interest, bool),
+    Requested(ByteRange, Interest, bool),
 }
 
 /// Consecutive ranges.
@@ -188,26 +188,26 @@ struct Stitched {
     stretches: VecDeque<Stretch>,
     supply: Option<(Rc<ProxyWorker>, Rc<Query>, Conditions)>,
     /// The first missing range.
-    awaited: Option<(Part, FillReader)>,
+    awaited: Option<(ByteRange, FillReader)>,
     current: Option<Current>,
 }
 
 /// Promised content is unavailable: the representation has changed, or the origin failed.
-const BROKEN: Piece = Piece::Failed(CloseReason::OriginCut);
+const BROKEN: ContentEvent = ContentEvent::Failed(CloseReason::OriginCut);
 
 impl Stitched {
     /// Requests a missing range, or joins a fetch of it.
-    fn request(&mut self, missing: Part) -> Option<Current> {
+    fn request(&mut self, missing: ByteRange) -> Option<Current> {
         if let Some((_, reader)) = self.awaited.take_if(|(awaited, _)| *awaited == missing) {
             return Some(Current::Coming(reader));
         }
         let (worker, query, conditions) = self.supply.as_ref()?;
         let key = stretch_key(query, &self.set, missing, conditions);
         Some(match worker.accelerator().fills.begin(&key) {
-            Begin::Theirs(interest) => Current::Requested(missing, interest, true),
-            Begin::Yours(writer) => {
+            FetchJoin::Theirs(interest) => Current::Requested(missing, interest, true),
+            FetchJoin::Yours(writer) => {
                 let interest = writer.join();
-                let question = Question::stretch(&self.set, missing, conditions.clone());
+                let question = FetchConditions::stretch(&self.set, missing, conditions.clone());
                 let kept = Some(Arc::clone(self.set.newest()));
                 let fetch = Fetch { query: Rc::clone(query), kept, question, interims: None };
                 // Only the fill reports the result.
@@ -236,7 +236,7 @@ impl Stitched {
     }
 
     /// Returns whether the requested range may be sent to this client.
-    fn may_send(&self, head: &FillHead, missing: Part, is_theirs: bool) -> bool {
+    fn may_send(&self, head: &FillHead, missing: ByteRange, is_theirs: bool) -> bool {
         let Some((worker, query, _)) = &self.supply else { return false };
         let is_purged = || {
             let store = worker.store();
@@ -246,14 +246,14 @@ impl Stitched {
     }
 }
 
-impl Source for Stitched {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Stitched {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         loop {
             let piece = match self.current.take() {
-                None if self.stretches.is_empty() => return Poll::Ready(Piece::End(None)),
+                None if self.stretches.is_empty() => return Poll::Ready(ContentEvent::End(None)),
                 None => match self.next() {
                     None => return Poll::Ready(BROKEN),
-                    Some(Err(segment)) => return Poll::Ready(Piece::Segment(segment)),
+                    Some(Err(segment)) => return Poll::Ready(ContentEvent::Segment(segment)),
                     Some(Ok(current)) => {
                         self.current = Some(current);
                         continue;
@@ -264,7 +264,7 @@ impl Source for Stitched {
                         self.current = Some(Current::Requested(missing, interest, is_theirs));
                         return Poll::Pending;
                     };
-                    let Standing::Streaming(head) = standing else { return Poll::Ready(BROKEN) };
+                    let FetchState::Streaming(head) = standing else { return Poll::Ready(BROKEN) };
                     if !self.may_send(&head, missing, is_theirs) {
                         return Poll::Ready(BROKEN);
                     }
@@ -284,7 +284,7 @@ impl Source for Stitched {
                 }
             };
             match piece {
-                Piece::End(_) => self.current = None,
+                ContentEvent::End(_) => self.current = None,
                 piece => return Poll::Ready(piece),
             }
         }

@@ -1,13 +1,13 @@
 //! Forwarding a request and its response without the cache.
 
-use crate::answer::{Content, whole_answer};
-use crate::exchange::{Answered, Ask, Hold, Manner, Through, ask_origin};
-use crate::fetch::{Fetch, Question, with_response};
+use crate::answer::{ResponseContent, whole_answer};
+use crate::exchange::{Answered, Hold, Manner, Through, UpstreamRequest, ask_origin};
+use crate::fetch::{Fetch, FetchConditions, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
-use crate::meta::Kept;
+use crate::meta::StoredResponse;
 use crate::note::Note;
 use crate::outcome::{ForwardOutcome, Outcome};
-use crate::query::{FETCH_KEY_END, Query, Template};
+use crate::query::{EsiSource, FETCH_KEY_END, Query};
 use crate::step::ProxyStep;
 use crate::store::Purge;
 use crate::worker::{ProxyWorker, Refused};
@@ -39,7 +39,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) async fn plain(
     worker: Rc<ProxyWorker>,
     step: Arc<ProxyStep>,
-    ask: Ask,
+    ask: UpstreamRequest,
     changes: Rc<[FieldOp]>,
 ) -> Result<Response, Refused> {
     let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn forward(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     reason: Lookup,
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<StoredResponse>>,
 ) -> Result<Response, Refused> {
     let request_time_s = Now::read().unix_s;
     // The same as for fetches: an origin must not see two kinds of requests.
@@ -113,11 +113,11 @@ fn keep_beside(
 ) -> Result<Response, Refused> {
     let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
-    let fetch = Fetch { query: Rc::clone(query), kept: None, question: Question::default(), interims: None };
+    let fetch = Fetch { query: Rc::clone(query), kept: None, question: FetchConditions::default(), interims: None };
     let head = Arc::new(fetch.fill_head(worker, &answered.incoming, &stored, generation));
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let note = note.of_fill(&head);
-    let content = Content::Coming(head, interest);
+    let content = ResponseContent::Coming(head, interest);
     let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(Refused::not_held)?;
     response.cache = Some(note.stored_as());
     let worker = Rc::clone(worker);
@@ -135,7 +135,7 @@ pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<R
     let outcome = Outcome::cache(note.reason);
     let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
     if is_template {
-        query.template.replace(Some(Template::Page(lines)));
+        query.template.replace(Some(EsiSource::Page(lines)));
     }
     Ok(response)
 }
@@ -144,7 +144,7 @@ pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<R
 async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
-    ask: &Ask,
+    ask: &UpstreamRequest,
     manner: Manner<'_>,
 ) -> Result<Answered, Refused> {
     let offers = ask.request.offers();
@@ -161,7 +161,7 @@ async fn ask_as_is(
 /// Builds a client's response, with its field lines, from the origin's.
 pub(crate) fn respond(
     step: &Arc<ProxyStep>,
-    ask: &Ask,
+    ask: &UpstreamRequest,
     changes: &[FieldOp],
     answered: Answered,
     extra: Option<Rc<[u8]>>,
@@ -232,7 +232,7 @@ pub(crate) fn write_lines(
 }
 
 /// Returns whether a 101 accepts the requested upgrade.
-fn agrees(ask: &Ask, fields: &Fields<'_>) -> bool {
+fn agrees(ask: &UpstreamRequest, fields: &Fields<'_>) -> bool {
     let Some(asked) = &ask.upgrade else { return false };
     upgrade::agrees(asked, *fields)
 }
@@ -308,7 +308,13 @@ impl AsyncWrite for Counted {
 }
 
 /// Applies the response to a HEAD to the stored response to GET (RFC 9111 §4.3.5).
-fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incoming: &Incoming, times: (i64, i64)) {
+fn update_by_head(
+    worker: &ProxyWorker,
+    query: &Query,
+    kept: &Arc<StoredResponse>,
+    incoming: &Incoming,
+    times: (i64, i64),
+) {
     let Some(store) = worker.store() else { return };
     let effect = with_response(incoming, times, |response| {
         query.with(|request| decide_head(request, &kept.meta().stored, kept.body().len(), response, &query.cache.rules))
@@ -322,7 +328,7 @@ fn update_by_head(worker: &ProxyWorker, query: &Query, kept: &Arc<Kept>, incomin
             let meta = kept.meta().freshened(*stored);
             let (body, generation) = (kept.body().clone(), kept.generation());
             let lines = Arc::clone(kept.lines());
-            let object = Kept::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);
+            let object = StoredResponse::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);
             let _ = store.insert(object, query.cache.rules.variants_max as usize);
         }
     }
@@ -339,7 +345,7 @@ async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Inco
         store.remove(store.hash(&key), &key);
         let mut fetched = key;
         fetched.push(FETCH_KEY_END);
-        worker.accelerator().fills.doom(&fetched);
+        worker.accelerator().fills.invalidate(&fetched);
     }
     let groups: Vec<Purge> = query.with(|request| {
         let tag = |group: &[u8]| {

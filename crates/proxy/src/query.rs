@@ -1,11 +1,11 @@
 //! A cacheable request: its key, and the input to its response.
 
 use crate::esi::is_asked_for;
-use crate::exchange::Ask;
+use crate::exchange::UpstreamRequest;
 use crate::ranges::RangeFetch;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::Key;
+use crate::store::ObjectKey;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_config::model::FieldOp;
@@ -27,10 +27,10 @@ const ENCODING: &[u8] = b"content-encoding";
 
 /// A cacheable request.
 pub(crate) struct Query {
-    pub(crate) ask: Ask,
+    pub(crate) ask: UpstreamRequest,
     pub(crate) step: Arc<ProxyStep>,
     pub(crate) cache: Arc<CacheStep>,
-    pub(crate) key: Key,
+    pub(crate) key: ObjectKey,
     pub(crate) changes: Rc<[FieldOp]>,
     pub(crate) changes_id: u32,
     pub(crate) shows_status: bool,
@@ -39,13 +39,13 @@ pub(crate) struct Query {
     /// Vary names of the last response found, if none is stored yet.
     pub(crate) vary: RefCell<Option<Box<str>>>,
     /// The template, if the response requests ESI and ESI is enabled.
-    pub(crate) template: RefCell<Option<Template>>,
+    pub(crate) template: RefCell<Option<EsiSource>>,
     /// Held while the whole response is fetched for a range request.
     pub(crate) range_fetch: RefCell<Option<RangeFetch>>,
 }
 
 /// A response that requests ESI.
-pub(crate) enum Template {
+pub(crate) enum EsiSource {
     /// Its field lines. The response has its whole content, without evaluation of conditions and ranges.
     Page(Vec<u8>),
     /// It is compressed, so it cannot be parsed.
@@ -63,7 +63,7 @@ impl Query {
         let is_encoded =
             flatout_http::lines::each_line(&stored.lines).any(|(name, _)| name.eq_ignore_ascii_case(ENCODING));
         if is_encoded {
-            self.template.replace(Some(Template::Encoded));
+            self.template.replace(Some(EsiSource::Encoded));
         }
         !is_encoded
     }
@@ -78,7 +78,7 @@ impl Query {
         }
         let is_encoded = fields.first("content-encoding").is_some();
         if is_encoded {
-            self.template.replace(Some(Template::Encoded));
+            self.template.replace(Some(EsiSource::Encoded));
         }
         !is_encoded
     }

@@ -1,8 +1,8 @@
 //! A `proxy` step, shared by all workers.
 
 use crate::forward::{SentFields, unkeyed_fields};
-use crate::group::{Group, Standing};
-use crate::limit::Gate;
+use crate::group::{Group, OriginStatus};
+use crate::limit::ConcurrencyLimiter;
 use flatout_config::model::{Balance, HashKey, Proxy};
 use flatout_net::origin::{OriginAddress, OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct ProxyStep {
     unkeyed: Box<[Box<str>]>,
     pub(crate) group: Arc<Group>,
     /// Concurrency limiter of each origin, by index.
-    pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) limiters: Vec<Arc<ConcurrencyLimiter>>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
     /// True if a worker performs the health checks.
@@ -59,7 +59,7 @@ impl ProxyStep {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             realm: realm.into(),
             group: Arc::new(Group::new(settings)),
-            gates: settings.origins.iter().map(|_| Gate::new(&settings.concurrency)).collect(),
+            limiters: settings.origins.iter().map(|_| ConcurrencyLimiter::new(&settings.concurrency)).collect(),
             addresses: settings
                 .origins
                 .iter()
@@ -123,28 +123,28 @@ impl ProxyStep {
         let now_ms = flatout_net::clock::Now::read().monotonic_ms;
         let describe = |(index, address): (usize, &OriginAddress)| {
             let standing = self.group.standing(index, now_ms);
-            let is_available = !matches!(standing, Some(Standing::PausedUntil(_) | Standing::Down));
+            let is_available = !matches!(standing, Some(OriginStatus::PausedUntil(_) | OriginStatus::Down));
             let standing = match standing {
                 None => "unknown".to_owned(),
                 Some(standing) => match standing {
-                    Standing::Well => "healthy".to_owned(),
-                    Standing::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
-                    Standing::PausedUntil(until_ms) => {
+                    OriginStatus::Well => "healthy".to_owned(),
+                    OriginStatus::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
+                    OriginStatus::PausedUntil(until_ms) => {
                         format!("ejected for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
                     }
-                    Standing::Trial => "being tried again".to_owned(),
-                    Standing::Down => "down: its health checks fail".to_owned(),
+                    OriginStatus::Trial => "being tried again".to_owned(),
+                    OriginStatus::Down => "down: its health checks fail".to_owned(),
                 },
             };
-            let gate = self.gates.get(index).map_or_else(String::new, |gate| {
-                let (under_way, max) = (gate.under_way(), gate.max());
-                let (asking, limit) = (gate.asking(), gate.limit());
-                let waiting = gate.waiting();
+            let limiter = self.limiters.get(index).map_or_else(String::new, |limiter| {
+                let (under_way, max) = (limiter.under_way(), limiter.max());
+                let (asking, limit) = (limiter.asking(), limiter.limit());
+                let waiting = limiter.waiting();
                 format!(
                     ", {under_way} of {max} requests under way, {asking} await a head (limit {limit}), {waiting} queued"
                 )
             });
-            OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{gate}") }
+            OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{limiter}") }
         };
         self.addresses.iter().enumerate().map(describe).collect()
     }

@@ -8,8 +8,9 @@
 //! Absent by design: rules for storing and serving (see `flatout_cache`), sockets, the wall clock.
 
 pub mod body;
+mod configured;
+mod eviction;
 mod folder;
-mod ledger;
 mod lookup;
 mod marker;
 mod memory;
@@ -20,29 +21,28 @@ mod proof;
 pub mod purge;
 mod released;
 mod seal;
-mod slot;
 pub mod stats;
 mod volume;
 
 pub use body::{BodyFile, INLINE_BYTES_MAX, NewBody, NotKept, StoredBody};
 pub use lookup::DiskLookup;
-pub use object::{Bucket, Key, Meta, Object};
+pub use object::{Bucket, Meta, Object, ObjectKey};
 pub use purge::{Purge, PurgeCount, Purged};
 pub use stats::{StoreStats, VolumeState, VolumeStats};
 
-use flatout_net::budget::{Budget, Share};
-use ledger::Bounds;
+use configured::{ConfiguredVolume, wait_for_locked};
+use eviction::Bounds;
+use flatout_net::budget::{Budget, BudgetUser};
 use marker::Markers;
-use memory::Memory;
+use memory::MemoryTier;
 use notice::{Notices, OnNotice, VolumeEvent};
-use purge::{ENTRIES_MAX, Last, Realms, Subject, Target};
-use slot::{Slot, wait_for_locked};
+use purge::{ENTRIES_MAX, LastPurges, PurgeTarget, Realms, Subject};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::record::{Primary, id_of, primary_of};
-use volume::{Shared, Volume};
+use volume::{StoreShared, Volume};
 
 /// Locks a mutex, ignoring poison: no lock here is held over a call that may panic halfway through an update.
 pub(crate) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,11 +97,11 @@ pub struct Inspection<M> {
 /// The store.
 #[derive(Debug)]
 pub struct Store<M: Meta> {
-    shared: Arc<Shared<M>>,
+    shared: Arc<StoreShared<M>>,
     markers: Markers,
     /// Keys whose whole response must not be fetched for a range request.
     range_markers: Markers,
-    slots: Vec<Slot<M>>,
+    slots: Vec<ConfiguredVolume<M>>,
     is_released: AtomicBool,
     /// Serializes purges: the logs on disks are written in the order of generations.
     purging: Mutex<()>,
@@ -124,9 +124,9 @@ impl<M: Meta> Store<M> {
             objects_max: settings.hot_objects_max,
             descriptors_max: settings.descriptors_max,
         };
-        let shared = Shared {
+        let shared = StoreShared {
             seed: foldhash::quality::RandomState::default(),
-            memory: Arc::new(Memory::new(bounds, budget)),
+            memory: Arc::new(MemoryTier::new(bounds, budget)),
             log: Arc::default(),
             notices: Notices::default(),
             sequence: AtomicU64::new(1),
@@ -138,12 +138,12 @@ impl<M: Meta> Store<M> {
             shared: Arc::new(shared),
             markers: Markers::new(),
             range_markers: Markers::new(),
-            slots: settings.disks.into_iter().map(Slot::new).collect(),
+            slots: settings.disks.into_iter().map(ConfiguredVolume::new).collect(),
             is_released: AtomicBool::new(false),
             purging: Mutex::default(),
         });
         let mut warnings: Vec<_> = store.slots.iter().filter_map(|slot| store.attach(slot).err()).collect();
-        if store.slots.iter().any(Slot::is_locked) {
+        if store.slots.iter().any(ConfiguredVolume::is_locked) {
             let waiting = Arc::downgrade(&store);
             let thread = std::thread::Builder::new().name("store-wait".to_owned());
             if let Err(error) = thread.spawn(move || wait_for_locked(&waiting)) {
@@ -253,7 +253,7 @@ impl<M: Meta> Store<M> {
             return (object, Inserted::Purged);
         }
         let primary = self.primary_of(object.key().as_bytes());
-        if object.cost() > self.shared.memory.account(|ledger| ledger.bounds().bytes_max) / 2 {
+        if object.cost() > self.shared.memory.account(|eviction| eviction.bounds().bytes_max) / 2 {
             self.remove_like(&object, primary.as_ref());
             self.shared.memory.released.add(object.body());
             return (object, Inserted::TooLarge);
@@ -384,7 +384,7 @@ impl<M: Meta> Store<M> {
     }
 
     /// The same for a response that is still arriving. `generation` is from before its request.
-    pub fn check_coming(&self, key: &Key, meta: &M, generation: u64) -> Purged {
+    pub fn check_coming(&self, key: &ObjectKey, meta: &M, generation: u64) -> Purged {
         let log = &self.shared.log;
         if generation == log.generation() {
             return Purged::No;
@@ -405,7 +405,7 @@ impl<M: Meta> Store<M> {
     /// searched and volumes write, so it must not run on an event loop. With `dry_run`, only counts.
     pub fn purge(&self, purge: &Purge, soft: bool, dry_run: bool) -> PurgeCount {
         let _one = hold(&self.purging);
-        let target = Target::of(purge);
+        let target = PurgeTarget::of(purge);
         let mut named = Vec::new();
         let mut look = |object: &Arc<Object<M>>| {
             if target.names(&object.subject()) && self.check(object) != Purged::Hard {
@@ -438,7 +438,7 @@ impl<M: Meta> Store<M> {
         let generation = self.shared.log.add(target.clone(), soft);
         for (volume, names) in on_disks {
             let dropped = names.filter(|_| !soft).map_or_else(Vec::new, |(_, sequences)| sequences);
-            let purge = vec![(target.clone(), Last::at(generation, soft))];
+            let purge = vec![(target.clone(), LastPurges::at(generation, soft))];
             if !volume.put_purges(purge, generation, dropped) {
                 count.volumes_dropped += 1;
             }
@@ -484,22 +484,22 @@ impl<M: Meta> Store<M> {
 
     /// Statistics. Takes short locks; reads no disk.
     pub fn stats(&self) -> StoreStats {
-        let mut stats = self.shared.memory.account(|ledger| StoreStats {
-            memory_objects: ledger.objects(),
-            memory_bytes: ledger.bytes(),
-            memory_bytes_max: ledger.bounds().bytes_max,
-            descriptors: ledger.descriptors(),
-            evicted: ledger.evicted(),
+        let mut stats = self.shared.memory.account(|eviction| StoreStats {
+            memory_objects: eviction.objects(),
+            memory_bytes: eviction.bytes(),
+            memory_bytes_max: eviction.bounds().bytes_max,
+            descriptors: eviction.descriptors(),
+            evicted: eviction.evicted(),
             ..StoreStats::default()
         });
         self.shared.memory.released.sweep(usize::MAX);
-        stats.held = Share::ALL.map(|share| (share, self.budget().held(share)));
+        stats.held = BudgetUser::ALL.map(|share| (share, self.budget().held(share)));
         stats.inserted = self.shared.memory.inserted.load(Ordering::Relaxed);
         stats.memory_hits = self.shared.memory.hits.load(Ordering::Relaxed);
         stats.memory_misses = self.shared.memory.misses.load(Ordering::Relaxed);
         stats.disk_hits = self.shared.disk_hits.load(Ordering::Relaxed);
         stats.disk_misses = self.shared.disk_misses.load(Ordering::Relaxed);
-        stats.volumes = self.slots.iter().map(Slot::stats).collect();
+        stats.volumes = self.slots.iter().map(ConfiguredVolume::stats).collect();
         stats.markers = self.markers.len();
         stats.generation = self.shared.log.generation();
         stats.purges_remembered = self.shared.log.len() as u64;
@@ -550,7 +550,7 @@ impl<M: Meta> Store<M> {
         for volume in self.slots.iter().filter_map(|slot| slot.volume.get()) {
             volume.release();
         }
-        self.slots.iter().filter(|slot| slot.is_locked()).for_each(Slot::give_up);
+        self.slots.iter().filter(|slot| slot.is_locked()).for_each(ConfiguredVolume::give_up);
     }
 }
 

@@ -2,28 +2,28 @@
 
 use crate::accelerator::Accelerator;
 use crate::compose;
-use crate::direct::{self, Aim, Direct, Plain};
-use crate::exchange::Ask;
-use crate::fetch::Question;
+use crate::direct::{self, Aim, DirectRequest, Plain};
+use crate::events::{NotKeptCounts, UnstoredResponse};
+use crate::exchange::UpstreamRequest;
+use crate::fetch::FetchConditions;
 use crate::forward::{Strip, effective_host};
-use crate::front::Front;
 use crate::group::hash_request;
 use crate::lookup;
-use crate::meta::{Kept, Meta};
+use crate::meta::{Meta, StoredResponse};
 use crate::note::IDENTIFIER;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::pass;
 use crate::query::{Query, begin_key, locator};
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::{Key, Store};
-use crate::told::{Last, NotKeptCounts};
+use crate::store::{ObjectKey, Store};
+use crate::worker_cache::WorkerCache;
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_cache::key::{write_key, write_query};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
-use flatout_cache::search::{Search, write_path_key, write_search_key};
+use flatout_cache::search::{NoVarySearch, write_path_key, write_search_key};
 use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
 use flatout_config::model::FieldOp;
@@ -94,10 +94,10 @@ pub struct ProxyWorker {
     accelerator: Arc<Accelerator>,
     /// Offset of this crate's outcomes in the handler's table.
     base: u8,
-    front: RefCell<Front>,
+    worker_cache: RefCell<WorkerCache>,
     clients: RefCell<Vec<(u64, OriginClient)>>,
     counts: Arc<OriginCounts>,
-    not_kept: Arc<NotKeptCounts>,
+    unstored: Arc<NotKeptCounts>,
     /// Buffer for the key of the current request.
     key: RefCell<Vec<u8>>,
     /// Buffer for the field lines of the current request.
@@ -112,10 +112,10 @@ impl ProxyWorker {
         Rc::new(Self {
             accelerator: Arc::clone(accelerator),
             base,
-            front: RefCell::default(),
+            worker_cache: RefCell::default(),
             clients: RefCell::default(),
             counts: accelerator.add_counts(),
-            not_kept: accelerator.add_not_kept_counts(),
+            unstored: accelerator.add_not_kept_counts(),
             key: RefCell::default(),
             lines: RefCell::default(),
             room: RefCell::default(),
@@ -139,11 +139,11 @@ impl ProxyWorker {
 
     /// Records that a response to `query` was not stored.
     pub(crate) fn note_not_kept(&self, query: &Query, reason: NoStore, status: u16) {
-        self.not_kept.add(reason);
+        self.unstored.add(reason);
         // Results of other methods do not apply to the key.
         if query.ask.request.method() == "GET" {
-            let last = Last { reason, status, unix_s: Now::read().unix_s };
-            self.accelerator.not_kept.note(query.key.hash(), last);
+            let last = UnstoredResponse { reason, status, unix_s: Now::read().unix_s };
+            self.accelerator.unstored.note(query.key.hash(), last);
         }
     }
 
@@ -162,8 +162,8 @@ impl ProxyWorker {
 
     /// Releases memory: drops prebuilt responses that the store no longer holds, and lets the store evict.
     pub(crate) fn make_room(&self) {
-        if let Ok(mut front) = self.front.try_borrow_mut() {
-            front.sweep_many();
+        if let Ok(mut worker_cache) = self.worker_cache.try_borrow_mut() {
+            worker_cache.sweep_many();
         }
         if let Some(store) = self.store() {
             store.make_room();
@@ -174,7 +174,7 @@ impl ProxyWorker {
     /// runtime.
     pub fn watch(self: &Rc<Self>, steps: &[Arc<ProxyStep>]) {
         self.clients.borrow_mut().retain(|(id, _)| steps.iter().any(|step| step.id == *id));
-        self.front.borrow_mut().clear();
+        self.worker_cache.borrow_mut().clear();
         self.accelerator.set_steps(steps);
         for step in steps {
             crate::check::watch(self, step);
@@ -182,19 +182,19 @@ impl ProxyWorker {
     }
 
     /// Prebuilds heads of `object` for later requests.
-    pub(crate) fn make_ready(&self, query: &Query, object: &Arc<Kept>) {
+    pub(crate) fn make_ready(&self, query: &Query, object: &Arc<StoredResponse>) {
         if let Some(ready) = lookup::ready_of(query, object) {
-            self.front.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), Rc::new(ready));
+            self.worker_cache.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), Rc::new(ready));
         }
     }
 
     /// Key of `query` for stored responses with `search`.
-    pub(crate) fn search_key(&self, query: &Query, search: &Search) -> Key {
+    pub(crate) fn search_key(&self, query: &Query, search: &NoVarySearch) -> ObjectKey {
         let mut key = Vec::new();
         begin_key(&query.step.realm, &mut key);
         query.with(|request| write_search_key(request, search, &query.cache.rules, &mut key));
         let hash = self.store().map_or(0, |store| store.hash(&key));
-        Key::new(&key, locator(&key), hash)
+        ObjectKey::new(&key, locator(&key), hash)
     }
 
     /// Appends the key to look up for `request`.
@@ -262,7 +262,7 @@ impl ProxyWorker {
         let step = Arc::clone(step);
         if let Some(sent) = direct::send(self, &step, &ask, asking, (Strip::default(), &[])) {
             let aim = Aim::Plain(Box::new(Plain { step, ask, changes }));
-            return Handled::Later(Box::pin(Direct::new(self, aim, sent)));
+            return Handled::Later(Box::pin(DirectRequest::new(self, aim, sent)));
         }
         self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
@@ -328,7 +328,7 @@ impl ProxyWorker {
             ask,
             step: Arc::clone(step),
             cache: Arc::clone(cache),
-            key: Key::new(&key, locator(&key), hash),
+            key: ObjectKey::new(&key, locator(&key), hash),
             changes: Rc::clone(asking.changes.fields),
             changes_id: asking.changes.id,
             shows_status,
@@ -366,11 +366,12 @@ impl ProxyWorker {
     fn ask_alone(self: &Rc<Self>, query: Rc<Query>, asking: &Asking<'_>, reason: Lookup) -> Handled {
         let manner = (Strip::CONDITIONS, query.cache.capability());
         if let Some(sent) = direct::send(self, &query.step, &query.ask, asking, manner) {
-            return Handled::Later(Box::pin(Direct::new(self, Aim::Alone { query, reason }, sent)));
+            return Handled::Later(Box::pin(DirectRequest::new(self, Aim::Alone { query, reason }, sent)));
         }
         let shows_status = query.shows_status;
-        let ask =
-            move |worker| async move { lookup::fetch_alone(&worker, &query, Question::default(), None, reason).await };
+        let ask = move |worker| async move {
+            lookup::fetch_alone(&worker, &query, FetchConditions::default(), None, reason).await
+        };
         self.later(ask, shows_status)
     }
 
@@ -385,8 +386,8 @@ impl ProxyWorker {
         shows_status: bool,
     ) -> Option<Response> {
         let epoch = self.store()?.epoch();
-        let mut front = self.front.borrow_mut();
-        let known = front.get(hash, key, epoch);
+        let mut worker_cache = self.worker_cache.borrow_mut();
+        let known = worker_cache.get(hash, key, epoch);
         if known.is_empty() || !request.is_plain() {
             return None;
         }
@@ -412,7 +413,7 @@ fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
 }
 
 /// Copies the data of the upstream request.
-pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> Ask {
+pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> UpstreamRequest {
     let request = asking.request;
     let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
     target.extend_from_slice(asking.path);
@@ -432,7 +433,7 @@ pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, as
         }
     }
     let upgrade = crate::forward::upgrade::asks(request.head, &step.settings);
-    Ask {
+    UpstreamRequest {
         balance_hash: hash_request(step.group.balance(), request),
         request: OwnedRequest::new(request),
         target: target.into(),

@@ -1,11 +1,11 @@
 //! A result's histograms as an HdrHistogram log.
 
 use super::series::times;
-use flatout_load::record::hlog::{Log, Row};
+use flatout_load::record::hlog::{HistogramLog, Row};
 use flatout_load::report::RunReport;
 
 /// The log: for each step three rows, tagged `response`, `service` and `lag`.
-pub fn log(report: &RunReport) -> Log {
+pub fn log(report: &RunReport) -> HistogramLog {
     let start_ns = report.steps.first().map_or(0, |step| step.record.series.start_ns);
     let rows = report.steps.iter().flat_map(|step| {
         times(step).map(|(name, histogram)| Row {
@@ -17,20 +17,20 @@ pub fn log(report: &RunReport) -> Log {
     });
     // Rows count from the run's begin, and readers of other makes are told so.
     let begun_unix_s = Some(report.begun_unix_ms as f64 / 1e3);
-    Log { started_unix_s: begun_unix_s, base_unix_s: begun_unix_s, rows: rows.collect() }
+    HistogramLog { started_unix_s: begun_unix_s, base_unix_s: begun_unix_s, rows: rows.collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::log;
     use crate::fixture;
-    use flatout_load::record::hlog::Log;
+    use flatout_load::record::hlog::HistogramLog;
 
     #[test]
     fn the_log_comes_back_as_it_was() {
         let report = fixture::single();
         let written = log(&report);
-        let read = Log::parse(&written.encode()).unwrap();
+        let read = HistogramLog::parse(&written.encode()).unwrap();
         let tags: Vec<_> = read.rows.iter().map(|row| row.tag.as_deref().unwrap()).collect();
         assert_eq!(tags, ["response", "service", "lag"]);
         assert_eq!(read.rows[0].histogram, report.steps[0].record.response);

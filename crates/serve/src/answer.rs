@@ -1,17 +1,17 @@
 //! From a version and a question to a response (RFC 9110 §13.2.2: preconditions first, then the range).
 
-use crate::found::ErrorAnswer;
+use crate::file_request::FileRequest;
+use crate::lookup::ErrorAnswer;
 use crate::outcome::Outcome;
-use crate::question::Question;
 use crate::representation::{Extra, Representation};
-use crate::rules::Rules;
+use crate::rules::FileRules;
 use crate::services::Services;
 use crate::version::Version;
 use flatout_http::conditional::{Precondition, decide_precondition, if_range_holds};
 use flatout_http::digest::{DigestAlgorithm, choose_digest};
 use flatout_http::encoding::ContentCoding;
 use flatout_http::ranges::{
-    Part, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
+    ByteRange, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
 };
 use flatout_http::request::Asked;
 use flatout_net::clock::Now;
@@ -22,7 +22,7 @@ use std::cell::Cell;
 /// Inputs of a response besides the version and the question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means<'a> {
-    pub(crate) rules: &'a Rules,
+    pub(crate) rules: &'a FileRules,
     pub(crate) services: &'a Services,
     /// Multipart responses so far, for their boundaries.
     pub(crate) parts_answered: &'a Cell<u64>,
@@ -34,7 +34,7 @@ pub(crate) fn answer(
     means: &Means<'_>,
     version: &Version,
     representation: &Representation,
-    question: &Question<'_>,
+    question: &FileRequest<'_>,
     outcome: Outcome,
 ) -> Result<Response, ErrorAnswer> {
     let common = &version.common;
@@ -91,13 +91,13 @@ pub(crate) fn answer(
 
 /// Returns whether an If-Range does not identify the representation that the client has a part of: all codings of a
 /// version share their date, so a date is not a strong validator among them (RFC 9110 §8.8.2.2, §13.1.5).
-fn is_ambiguous(version: &Version, question: &Question<'_>) -> bool {
+fn is_ambiguous(version: &Version, question: &FileRequest<'_>) -> bool {
     version.common.vary.is_some() && question.fields.first("if-range").is_some_and(|value| !value.starts_with(b"\""))
 }
 
 /// The field lines that are not part of the prebuilt head. Digests that are not known yet are requested here and sent
 /// with a later response.
-fn extra(means: &Means<'_>, version: &Version, representation: &Representation, question: &Question<'_>) -> Extra {
+fn extra(means: &Means<'_>, version: &Version, representation: &Representation, question: &FileRequest<'_>) -> Extra {
     let rules = means.rules;
     let expires_unix_s = version.common.expires_s.map(|seconds| means.now.unix_s.saturating_add(i64::from(seconds)));
     let mut extra = Extra { expires_unix_s, ..Extra::default() };
@@ -137,7 +137,7 @@ const fn of_part(extra: Extra) -> Extra {
 fn answer_part(
     version: &Version,
     representation: &Representation,
-    part: Part,
+    part: ByteRange,
     extra: Extra,
     outcome: Outcome,
 ) -> Response {
@@ -157,7 +157,7 @@ fn answer_parts(
     means: &Means<'_>,
     version: &Version,
     representation: &Representation,
-    parts: &[Part],
+    parts: &[ByteRange],
     extra: Extra,
 ) -> Response {
     let counter = means.parts_answered.get();

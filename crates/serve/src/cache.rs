@@ -41,7 +41,7 @@ pub(crate) struct Checked {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CacheEntry {
     key: Box<[u8]>,
     version: Rc<Version>,
     checked: Checked,
@@ -57,7 +57,7 @@ pub(crate) struct Cache {
     limits: CacheLimits,
     /// Only names of existing files become keys, so a fast hash is safe enough; it is seeded nevertheless.
     index: HashMap<Box<[u8]>, usize, RandomState>,
-    entries: Vec<Entry>,
+    entries: Vec<CacheEntry>,
     hand: usize,
     bytes: usize,
     descriptors: usize,
@@ -91,7 +91,7 @@ impl Cache {
         self.bytes += bytes;
         self.descriptors += descriptors;
         self.index.insert(key.into(), self.entries.len());
-        self.entries.push(Entry { key: key.into(), version, checked, used: false, bytes, descriptors });
+        self.entries.push(CacheEntry { key: key.into(), version, checked, used: false, bytes, descriptors });
         self.shrink(key);
     }
 
@@ -190,8 +190,8 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::{Cache, CacheLimits, Checked};
-    use crate::policy::Policy;
-    use crate::rules::Rules;
+    use crate::policy::HeaderPolicy;
+    use crate::rules::FileRules;
     use crate::version::Version;
     use flatout_config::model::Files;
     use std::rc::Rc;
@@ -199,8 +199,8 @@ mod tests {
     const NOW: Checked = Checked { at_ms: 1, epoch: 0 };
 
     fn version(bytes: usize) -> Rc<Version> {
-        let rules = Rules::new(&Files::default(), 1_000_000);
-        Rc::new(Version::of_content(vec![7; bytes], "text/plain", &rules, &Rc::new(Policy::default()), 0))
+        let rules = FileRules::new(&Files::default(), 1_000_000);
+        Rc::new(Version::of_content(vec![7; bytes], "text/plain", &rules, &Rc::new(HeaderPolicy::default()), 0))
     }
 
     #[test]

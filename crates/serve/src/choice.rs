@@ -1,11 +1,11 @@
 //! Selection of the representation for a client.
 
+use crate::file_request::FileRequest;
 use crate::outcome::Outcome;
-use crate::question::Question;
 use crate::representation::Representation;
 use crate::services::Services;
-use crate::version::{Standing, Version};
-use crate::workshop::{Rung, Signal, Urgency};
+use crate::thread_pool::{Notified, Signal, Urgency};
+use crate::version::{EncodingState, Version};
 use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::request::Asked;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ const WAIT_BYTES_MAX: u64 = 256 * 1024;
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The result of the selection.
-pub(crate) enum Choice<'a> {
+pub(crate) enum EncodingChoice<'a> {
     /// This representation, with an outcome if it differs from that of the lookup.
     Take(&'a Representation, Option<Outcome>),
     /// This coding, after it is encoded or the wait times out.
-    Wait(ContentCoding, Rung),
+    Wait(ContentCoding, Notified),
 }
 
 /// Selects for `question`. Sets `grown` if the version has adopted an encoding created since.
 pub(crate) fn choose<'a>(
     version: &'a Version,
-    question: &Question<'_>,
+    question: &FileRequest<'_>,
     services: &Services,
     grown: &mut bool,
-) -> Choice<'a> {
-    let plain = Choice::Take(&version.plain, None);
+) -> EncodingChoice<'a> {
+    let plain = EncodingChoice::Take(&version.plain, None);
     if version.offered().is_empty() || !question.asked.any(Asked::ENCODING) {
         return plain;
     }
@@ -42,9 +42,9 @@ pub(crate) fn choose<'a>(
     for &coding in version.offered() {
         // Encoding a version that may still change under its identity is wasted.
         let is_useful = match version.standing(coding, grown) {
-            Standing::Ready(_) => true,
-            Standing::Possible => version.settled,
-            Standing::Useless => false,
+            EncodingState::Ready(_) => true,
+            EncodingState::Possible => version.settled,
+            EncodingState::Useless => false,
         };
         if is_useful && count < useful.len() {
             useful[count] = coding;
@@ -54,11 +54,13 @@ pub(crate) fn choose<'a>(
     // A client that accepts none of the representations gets the plain file (RFC 9110 §12.4.1).
     let Some(coding) = accepted.choose(useful[..count].iter().copied()) else { return plain };
     match version.standing(coding, grown) {
-        Standing::Ready(representation) if coding == ContentCoding::Identity => Choice::Take(representation, None),
-        Standing::Ready(representation) => Choice::Take(representation, Some(Outcome::Encoded)),
-        Standing::Useless => plain,
-        Standing::Possible => begin(version, coding, services, grown)
-            .unwrap_or_else(|outcome| Choice::Take(second_best(version, accepted, grown), Some(outcome))),
+        EncodingState::Ready(representation) if coding == ContentCoding::Identity => {
+            EncodingChoice::Take(representation, None)
+        }
+        EncodingState::Ready(representation) => EncodingChoice::Take(representation, Some(Outcome::Encoded)),
+        EncodingState::Useless => plain,
+        EncodingState::Possible => begin(version, coding, services, grown)
+            .unwrap_or_else(|outcome| EncodingChoice::Take(second_best(version, accepted, grown), Some(outcome))),
     }
 }
 
@@ -68,7 +70,7 @@ fn begin<'a>(
     coding: ContentCoding,
     services: &Services,
     grown: &mut bool,
-) -> Result<Choice<'a>, Outcome> {
+) -> Result<EncodingChoice<'a>, Outcome> {
     let Some(slot) = version.facts().encoded(coding) else { return Err(Outcome::EncodingPending) };
     let soon = version.plain.size_bytes <= WAIT_BYTES_MAX;
     let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
@@ -78,11 +80,11 @@ fn begin<'a>(
     // Promised encodings count already.
     *grown |= under_way;
     let signal = Arc::<Signal>::default();
-    if !soon || !under_way || !services.workshop.ring_after(PATIENCE, Arc::clone(&signal)) {
+    if !soon || !under_way || !services.thread_pool.ring_after(PATIENCE, Arc::clone(&signal)) {
         return Err(Outcome::EncodingPending);
     }
     slot.ring_at_end(&signal);
-    Ok(Choice::Wait(coding, Rung(signal)))
+    Ok(EncodingChoice::Wait(coding, Notified(signal)))
 }
 
 /// The best available representation.
@@ -90,13 +92,13 @@ fn second_best<'a>(version: &'a Version, accepted: AcceptedCodings, grown: &mut 
     let mut ready = [ContentCoding::Identity; ContentCoding::ALL.len()];
     let mut count = 0;
     for &coding in version.offered() {
-        if count < ready.len() && matches!(version.standing(coding, grown), Standing::Ready(_)) {
+        if count < ready.len() && matches!(version.standing(coding, grown), EncodingState::Ready(_)) {
             ready[count] = coding;
             count += 1;
         }
     }
     match accepted.choose(ready[..count].iter().copied()).map(|coding| version.standing(coding, grown)) {
-        Some(Standing::Ready(representation)) => representation,
+        Some(EncodingState::Ready(representation)) => representation,
         _ => &version.plain,
     }
 }

@@ -2,20 +2,20 @@
 
 use crate::answer::{Means, answer};
 use crate::cache::{Cache, CacheLimits, Checked};
-use crate::choice::{Choice, choose};
-pub use crate::found::{ErrorAnswer, Found, Location};
-use crate::found::{no_content, redirect};
-use crate::listing::{self, Wish};
+use crate::choice::{EncodingChoice, choose};
+use crate::file_request::{FileRequest, KeptQuestion};
+use crate::hidden::{HiddenSource, SourceNames};
+use crate::lazy::{LazyState, LazyValue};
+use crate::listing::{self, ListingQuery};
+pub use crate::lookup::{ErrorAnswer, FileLookup, Location};
+use crate::lookup::{no_content, redirect};
 use crate::media::{content_type, is_compressible};
 use crate::outcome::Outcome;
-pub use crate::policy::Policy;
-use crate::question::{KeptQuestion, Question};
-use crate::rules::Rules;
+pub use crate::policy::HeaderPolicy;
+use crate::rules::FileRules;
 pub use crate::services::Services;
-use crate::slot::{Begin, Slot};
-use crate::sources::{Source, SourceNames};
-use crate::version::{Loading, Seen, Standing, Version, look_beside};
-use crate::workshop::{Rung, Signal, Urgency};
+use crate::thread_pool::{Notified, Signal, Urgency};
+use crate::version::{EncodingState, FileMetadata, Loading, Version, look_beside};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_http::encoding::ContentCoding;
 use flatout_http::path::{PathFacts, append_local, decode_path, normalize_path};
@@ -44,7 +44,7 @@ const UNSETTLED_MS: u64 = 100;
 
 /// State shared by all `files` steps of one worker: the metadata cache, with one set of bounds.
 #[derive(Debug)]
-pub struct Store {
+pub struct FileStore {
     services: Arc<Services>,
     limits: CacheLimits,
     cache: RefCell<Cache>,
@@ -53,7 +53,7 @@ pub struct Store {
     parts_answered: Cell<u64>,
 }
 
-impl Store {
+impl FileStore {
     /// An empty store.
     pub fn new(limits: CacheLimits, services: Arc<Services>) -> Rc<Self> {
         let cache = RefCell::new(Cache::new(limits));
@@ -69,7 +69,7 @@ impl Store {
         });
     }
 
-    fn means<'a>(&'a self, rules: &'a Rules, now: Now) -> Means<'a> {
+    fn means<'a>(&'a self, rules: &'a FileRules, now: Now) -> Means<'a> {
         Means { rules, services: &self.services, parts_answered: &self.parts_answered, now }
     }
 }
@@ -79,13 +79,13 @@ impl Store {
 pub struct Files {
     id: u32,
     root: Arc<Root>,
-    rules: Rc<Rules>,
+    rules: Rc<FileRules>,
     recheck_ms: u64,
     /// Changes below the root reported by the kernel; `None` if it is not watched.
     epoch: Option<Arc<AtomicU64>>,
     /// Names whose content is hidden; `None` if no programs run here.
     sources: Option<Arc<SourceNames>>,
-    store: Rc<Store>,
+    store: Rc<FileStore>,
 }
 
 /// Why there is no version.
@@ -110,14 +110,14 @@ impl From<Outcome> for Missing {
 
 /// The result of a lookup.
 #[derive(Clone, Copy)]
-struct Looked {
+struct CacheLookup {
     /// True if it was used without validation.
     is_hit: bool,
     /// Its outcome for the log.
     outcome: Outcome,
 }
 
-impl From<Outcome> for Looked {
+impl From<Outcome> for CacheLookup {
     fn from(outcome: Outcome) -> Self {
         Self { is_hit: outcome == Outcome::Hit, outcome }
     }
@@ -129,7 +129,7 @@ struct Asking<'a> {
     head: &'a RequestHead<'a>,
     secure: bool,
     location: Location<'a>,
-    policy: &'a Rc<Policy>,
+    policy: &'a Rc<HeaderPolicy>,
     now: Now,
 }
 
@@ -142,9 +142,9 @@ impl Files {
         settings: &model::Files,
         recheck_ms: u64,
         epoch: Option<Arc<AtomicU64>>,
-        store: &Rc<Store>,
+        store: &Rc<FileStore>,
     ) -> Self {
-        let rules = Rc::new(Rules::new(settings, store.limits.bytes_max));
+        let rules = Rc::new(FileRules::new(settings, store.limits.bytes_max));
         Self { id, root, rules, recheck_ms, epoch, sources: None, store: Rc::clone(store) }
     }
 
@@ -155,25 +155,31 @@ impl Files {
     }
 
     /// Looks up the file at `location` and responds to `request` with it, under `policy`.
-    pub fn handle(&self, request: &Request<'_>, location: Location<'_>, policy: &Rc<Policy>, now: Now) -> Found {
+    pub fn handle(
+        &self,
+        request: &Request<'_>,
+        location: Location<'_>,
+        policy: &Rc<HeaderPolicy>,
+        now: Now,
+    ) -> FileLookup {
         let head = request.head;
         match (head.method, head.target) {
             (Method::Get | Method::Head, Target::Resource { .. }) => {
                 self.read(&Asking { head, secure: request.secure, location, policy, now })
             }
-            (Method::Options, _) => Found::Reply(no_content(&[("Allow", ALLOW)], policy, Outcome::Options).into()),
+            (Method::Options, _) => FileLookup::Reply(no_content(&[("Allow", ALLOW)], policy, Outcome::Options).into()),
             (Method::Known(_), _) => {
                 const TEXT: &str = "Files can be read here, and nothing else.";
-                Found::Error(ErrorAnswer::new(405, TEXT, Outcome::MethodNotAllowed).with("Allow", ALLOW))
+                FileLookup::Error(ErrorAnswer::new(405, TEXT, Outcome::MethodNotAllowed).with("Allow", ALLOW))
             }
             _ => {
                 const TEXT: &str = "This server does not know that method.";
-                Found::Error(ErrorAnswer::new(501, TEXT, Outcome::MethodUnknown))
+                FileLookup::Error(ErrorAnswer::new(501, TEXT, Outcome::MethodUnknown))
             }
         }
     }
 
-    fn read(&self, asking: &Asking<'_>) -> Found {
+    fn read(&self, asking: &Asking<'_>) -> FileLookup {
         let mut key = self.store.key.borrow_mut();
         let facts = match asking.location.decoded {
             Some((decoded, facts)) => {
@@ -189,7 +195,7 @@ impl Files {
             // target.
             Err(refusal) => {
                 let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::PathAboveRoot };
-                return Found::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
+                return FileLookup::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
             }
         };
         if let Some(found) = merge_slashes(facts, asking) {
@@ -202,7 +208,7 @@ impl Files {
             self.add_numbers(&mut key, asking.policy);
             match self.find(&key, path_bytes, asking.policy, asking.now) {
                 Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome.into()),
-                Err(Missing::Slash) => return Found::Reply(folder_slash(asking).into()),
+                Err(Missing::Slash) => return FileLookup::Reply(folder_slash(asking).into()),
                 Err(Missing::Outcome(outcome)) => outcome,
             }
         };
@@ -217,10 +223,10 @@ impl Files {
                 return found;
             }
         }
-        Found::Error(ErrorAnswer::missing(missing))
+        FileLookup::Error(ErrorAnswer::missing(missing))
     }
 
-    fn add_numbers(&self, key: &mut Vec<u8>, policy: &Policy) {
+    fn add_numbers(&self, key: &mut Vec<u8>, policy: &HeaderPolicy) {
         key.extend_from_slice(&self.id.to_le_bytes());
         key.extend_from_slice(&policy.id.to_le_bytes());
     }
@@ -238,7 +244,7 @@ impl Files {
         &self,
         key: &[u8],
         path_bytes: usize,
-        policy: &Rc<Policy>,
+        policy: &Rc<HeaderPolicy>,
         now: Now,
     ) -> Result<(Rc<Version>, Outcome), Missing> {
         let path = &key[..path_bytes];
@@ -288,10 +294,10 @@ impl Files {
     }
 
     /// The file that is currently served for `path`: its name and metadata.
-    fn look(&self, path: &[u8]) -> Result<(Vec<u8>, Seen), Missing> {
+    fn look(&self, path: &[u8]) -> Result<(Vec<u8>, FileMetadata), Missing> {
         if !path.is_empty() && !path.ends_with(b"/") {
             let source = self.source(path);
-            if source == Some(Source::Script) {
+            if source == Some(HiddenSource::Script) {
                 return Err(Outcome::SourceHidden.into());
             }
             return match self.root.identify(path) {
@@ -306,8 +312,8 @@ impl Files {
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
                     return match self.source(&name) {
-                        Some(Source::Script) => Err(Outcome::SourceHidden.into()),
-                        Some(Source::Page) => Err(Outcome::NotFound.into()),
+                        Some(HiddenSource::Script) => Err(Outcome::SourceHidden.into()),
+                        Some(HiddenSource::Page) => Err(Outcome::NotFound.into()),
                         None => {
                             let seen = self.seen(&name, index_at, identity);
                             Ok((name, seen))
@@ -328,20 +334,20 @@ impl Files {
 
     /// Hides sources whichever way leads to the name, including indexes and tries: the text of programs is never
     /// served.
-    fn source(&self, name: &[u8]) -> Option<Source> {
+    fn source(&self, name: &[u8]) -> Option<HiddenSource> {
         self.sources.as_ref()?.hides(name)
     }
 
-    fn seen(&self, name: &[u8], index_at: usize, identity: flatout_net::file::FileIdentity) -> Seen {
+    fn seen(&self, name: &[u8], index_at: usize, identity: flatout_net::file::FileIdentity) -> FileMetadata {
         let looks = !self.rules.precompressed.is_empty() && is_compressible(&content_type(name));
         let codings = if looks { &self.rules.precompressed[..] } else { &[] };
-        Seen { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }
+        FileMetadata { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }
     }
 
     /// The response with `version`, which is stored under `key`.
-    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, looked: Looked) -> Found {
+    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, looked: CacheLookup) -> FileLookup {
         let outcome = looked.outcome;
-        let question = Question::from(asking.head);
+        let question = FileRequest::from(asking.head);
         let mut grown = false;
         let choice = choose(version, &question, &self.store.services, &mut grown);
         if grown {
@@ -349,7 +355,7 @@ impl Files {
         }
         let means = self.store.means(&self.rules, asking.now);
         match choice {
-            Choice::Take(representation, other) => {
+            EncodingChoice::Take(representation, other) => {
                 if looked.is_hit && !representation.is_sendable() {
                     // The file was overwritten since: there is a new version already.
                     self.store.cache.borrow_mut().remove(key);
@@ -358,21 +364,21 @@ impl Files {
                         Ok((version, found)) => {
                             // Just loaded, so this does not recurse further.
                             let outcome = if outcome == Outcome::Hit { found } else { outcome };
-                            self.answer_with(&version, key, asking, Looked { is_hit: false, outcome })
+                            self.answer_with(&version, key, asking, CacheLookup { is_hit: false, outcome })
                         }
-                        Err(Missing::Slash) => Found::Reply(folder_slash(asking).into()),
-                        Err(Missing::Outcome(outcome)) => Found::Error(ErrorAnswer::missing(outcome)),
+                        Err(Missing::Slash) => FileLookup::Reply(folder_slash(asking).into()),
+                        Err(Missing::Outcome(outcome)) => FileLookup::Error(ErrorAnswer::missing(outcome)),
                     };
                 }
                 // The outcome of a fallback takes precedence over that of its encoding.
                 let outcome = other.filter(|_| matches!(outcome, Outcome::Hit | Outcome::Checked)).unwrap_or(outcome);
                 match answer(&means, version, representation, &question, outcome) {
-                    Ok(response) => Found::Reply(response.into()),
-                    Err(error) => Found::Error(error),
+                    Ok(response) => FileLookup::Reply(response.into()),
+                    Err(error) => FileLookup::Error(error),
                 }
             }
-            Choice::Wait(coding, rung) => {
-                let waiting = Waiting {
+            EncodingChoice::Wait(coding, notified) => {
+                let waiting = EncodingWait {
                     store: Rc::clone(&self.store),
                     rules: Rc::clone(&self.rules),
                     version: Rc::clone(version),
@@ -381,8 +387,8 @@ impl Files {
                     question: KeptQuestion::new(&question),
                     now: asking.now,
                 };
-                Found::Reply(Reply::later(async move {
-                    rung.await;
+                FileLookup::Reply(Reply::later(async move {
+                    notified.await;
                     waiting.answer(coding)
                 }))
             }
@@ -390,11 +396,11 @@ impl Files {
     }
 
     /// Tries the fallbacks of a path without file.
-    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, asking: &Asking<'_>) -> Option<Found> {
+    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, asking: &Asking<'_>) -> Option<FileLookup> {
         for target in &self.rules.try_targets {
             let text = match target {
                 TryTarget::Status(status) => {
-                    return Some(Found::Error(ErrorAnswer::new(*status, reason(*status), Outcome::TryStatus)));
+                    return Some(FileLookup::Error(ErrorAnswer::new(*status, reason(*status), Outcome::TryStatus)));
                 }
                 TryTarget::File(text) => text,
             };
@@ -414,7 +420,7 @@ impl Files {
             let path_bytes = key.len();
             self.add_numbers(key, asking.policy);
             if let Ok((version, outcome)) = self.find(key, path_bytes, asking.policy, asking.now) {
-                let outcome = Looked { is_hit: outcome == Outcome::Hit, outcome: Outcome::Fallback };
+                let outcome = CacheLookup { is_hit: outcome == Outcome::Hit, outcome: Outcome::Fallback };
                 return Some(self.answer_with(&version, key, asking, outcome));
             }
         }
@@ -434,15 +440,15 @@ impl Files {
     }
 
     /// The list of the folder at `path`, read on another thread and cached as long as a file's metadata.
-    fn list(&self, path: &[u8], asking: &Asking<'_>) -> Found {
+    fn list(&self, path: &[u8], asking: &Asking<'_>) -> FileLookup {
         let Some(settings) = self.rules.listing else {
-            return Found::Error(ErrorAnswer::missing(Outcome::NoIndex));
+            return FileLookup::Error(ErrorAnswer::missing(Outcome::NoIndex));
         };
-        let wish = Wish::parse(asking.location.query, asking.head.fields.all("accept"));
+        let listing_query = ListingQuery::parse(asking.location.query, asking.head.fields.all("accept"));
         let mut key = path.to_vec();
         // A file name cannot contain NUL, so this key is not that of a file.
         key.extend_from_slice(b"\0list");
-        key.extend_from_slice(&wish.key());
+        key.extend_from_slice(&listing_query.key());
         self.add_numbers(&mut key, asking.policy);
         let known = match self.store.cache.borrow_mut().get(&key) {
             Some((version, last)) if self.holds(last, self.checked(asking.now), version.settled) => {
@@ -453,30 +459,30 @@ impl Files {
         if let Some(version) = known {
             return self.answer_with(&version, &key, asking, Outcome::Listing.into());
         }
-        let slot = Arc::<Slot<Option<Vec<u8>>>>::default();
-        let Begin::Yours(making) = slot.begin() else {
-            return Found::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
+        let slot = Arc::<LazyValue<Option<Vec<u8>>>>::default();
+        let LazyState::Yours(making) = slot.begin() else {
+            return FileLookup::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
         };
         let shown = request_path(asking);
         let (root, name, hidden) = (Arc::clone(&self.root), path.to_vec(), self.rules.hidden);
-        let submitted = self.store.services.workshop.submit(Urgency::Prompt, move || {
+        let submitted = self.store.services.thread_pool.submit(Urgency::Prompt, move || {
             making.start();
-            making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, wish));
+            making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, listing_query));
         });
         if submitted.is_err() {
-            return Found::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
+            return FileLookup::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
         }
         let signal = Arc::<Signal>::default();
         slot.ring_at_end(&signal);
         let (store, rules, policy) = (Rc::clone(&self.store), Rc::clone(&self.rules), Rc::clone(asking.policy));
         let (question, now, checked) =
-            (KeptQuestion::new(&Question::from(asking.head)), asking.now, self.checked(asking.now));
-        Found::Reply(Reply::later(async move {
-            Rung(signal).await;
+            (KeptQuestion::new(&FileRequest::from(asking.head)), asking.now, self.checked(asking.now));
+        FileLookup::Reply(Reply::later(async move {
+            Notified(signal).await;
             let Some(Some(content)) = slot.get() else {
                 return ErrorAnswer::missing(Outcome::FileFailed).respond(&policy);
             };
-            let content_type = listing::content_type(wish);
+            let content_type = listing::content_type(listing_query);
             let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, now.unix_s));
             store.cache.borrow_mut().insert(&key, Rc::clone(&version), checked);
             let means = store.means(&rules, now);
@@ -488,24 +494,24 @@ impl Files {
 }
 
 /// A response that waits for its encoding.
-struct Waiting {
-    store: Rc<Store>,
-    rules: Rc<Rules>,
+struct EncodingWait {
+    store: Rc<FileStore>,
+    rules: Rc<FileRules>,
     version: Rc<Version>,
-    policy: Rc<Policy>,
+    policy: Rc<HeaderPolicy>,
     key: Vec<u8>,
     question: KeptQuestion,
     now: Now,
 }
 
-impl Waiting {
+impl EncodingWait {
     fn answer(&self, coding: ContentCoding) -> Response {
         let mut grown = false;
         let (representation, outcome) = match self.version.standing(coding, &mut grown) {
-            Standing::Ready(representation) => (representation, Outcome::EncodedFirst),
+            EncodingState::Ready(representation) => (representation, Outcome::EncodedFirst),
             // It took too long, or is not worth it.
-            Standing::Possible => (&self.version.plain, Outcome::EncodingPending),
-            Standing::Useless => (&self.version.plain, Outcome::Loaded),
+            EncodingState::Possible => (&self.version.plain, Outcome::EncodingPending),
+            EncodingState::Useless => (&self.version.plain, Outcome::Loaded),
         };
         if grown {
             self.store.cache.borrow_mut().recount(&self.key);
@@ -518,13 +524,13 @@ impl Waiting {
 
 /// A 301 to the path without empty segments. It begins with a single slash, so it cannot be read as another host's
 /// address.
-fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<Found> {
+fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<FileLookup> {
     if !facts.empty_segment {
         return None;
     }
     let merged = normalize_path(asking.location.path);
     let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
-    Some(Found::Reply(response.into()))
+    Some(FileLookup::Reply(response.into()))
 }
 
 /// A 301 to the folder's name with a trailing slash. The path may have been rewritten: the redirect uses the client's
@@ -583,7 +589,7 @@ fn read_unix_ns() -> i128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asking, Location, Policy, folder_slash};
+    use super::{Asking, HeaderPolicy, Location, folder_slash};
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
@@ -596,7 +602,7 @@ mod tests {
         let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
         let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let location = Location { path: b"/folder", query: Some(b"q"), decoded: None };
-        let policy = Rc::new(Policy::default());
+        let policy = Rc::new(HeaderPolicy::default());
         let asking = Asking { head: &head, secure: false, location, policy: &policy, now: Now::read() };
         let mut lines = Vec::new();
         folder_slash(&asking).head.append_to(&mut lines, b"Sun, 06 Nov 1994 08:49:37 GMT", b"", None);

@@ -13,8 +13,8 @@
 //! | `version`, `representation` | one version of a file; one form of it: entity tag, heads, content |
 //! | [`cache`] | versions by path, within bounds |
 //! | `listing` | directory listings |
-//! | [`services`], `workshop`, `slot` | work done once for all workers, on a thread pool |
-//! | `digests`, `encode`, `ledger` | hashing, compression, and persistent digests |
+//! | [`services`], `thread_pool`, `slot` | work done once for all workers, on a thread pool |
+//! | `digests`, `encode`, `digest_store` | hashing, compression, and persistent digests |
 //! | [`media`] | media types |
 //! | [`outcome`] | outcomes of responses |
 //!
@@ -23,20 +23,20 @@
 mod answer;
 pub mod cache;
 mod choice;
+mod digest_store;
 mod digests;
 mod encode;
+mod file_request;
 pub mod files;
-pub mod found;
-mod ledger;
+pub mod hidden;
+mod lazy;
 mod listing;
+pub mod lookup;
 pub mod media;
 pub mod outcome;
 pub mod policy;
-mod question;
 mod representation;
 mod rules;
 pub mod services;
-mod slot;
-pub mod sources;
+mod thread_pool;
 mod version;
-mod workshop;

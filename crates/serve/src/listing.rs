@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `entry` | one entry: display name, address, size and time as text |
 //! | `order` | natural order, and the requested order |
-//! | `wish` | the listing query from the query string and Accept |
+//! | `query` | the listing query from the query string and Accept |
 //! | `html` | the HTML page |
 //! | `json` | the JSON form |
 
@@ -15,16 +15,16 @@ mod entry;
 mod html;
 mod json;
 mod order;
-mod wish;
+mod query;
 
 #[cfg(test)]
 mod tests;
 
-use entry::{Entry, Kind};
+use entry::{EntryKind, ListingEntry};
 use flatout_net::root::{OpenFault, Root};
 use rustix::fs::{Dir, FileType};
 
-pub(crate) use wish::{Format, Wish};
+pub(crate) use query::{Format, ListingQuery};
 
 /// Names read per listed entry at most. A listing of a larger folder has the first by name among those read.
 const READ_FACTOR: u64 = 4;
@@ -34,7 +34,7 @@ struct Listing<'a> {
     /// The decoded path of the request, with leading and trailing slash.
     shown_path: &'a [u8],
     /// In the requested order.
-    entries: Vec<Entry>,
+    entries: Vec<ListingEntry>,
     /// Number of entries read but left out.
     left_out: usize,
     /// True if every name in the folder was read; otherwise `left_out` is a lower bound.
@@ -52,33 +52,33 @@ pub(crate) fn make(
     shown_path: &[u8],
     hidden: bool,
     entries_max: u32,
-    wish: Wish,
+    query: ListingQuery,
 ) -> Option<Vec<u8>> {
     let (mut entries, read_whole) = read(root, name, hidden, u64::from(entries_max) * READ_FACTOR)?;
     let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
     let left_out = entries.len().saturating_sub(entries_max);
     if left_out > 0 {
-        order::sort(&mut entries, order::Order::default());
+        order::sort(&mut entries, order::ListingOrder::default());
         entries.truncate(entries_max);
     }
-    order::sort(&mut entries, wish.order);
+    order::sort(&mut entries, query.order);
     let listing = Listing { shown_path, entries, left_out, read_whole };
-    Some(match wish.format {
-        Format::Html => html::page(&listing, wish.order).into_bytes(),
+    Some(match query.format {
+        Format::Html => html::page(&listing, query.order).into_bytes(),
         Format::Json => json::text(&listing).into_bytes(),
     })
 }
 
 /// The media type of the result of [`make`].
-pub(crate) fn content_type(wish: Wish) -> &'static str {
-    match wish.format {
+pub(crate) fn content_type(query: ListingQuery) -> &'static str {
+    match query.format {
         Format::Html => "text/html; charset=utf-8",
         Format::Json => "application/json",
     }
 }
 
 /// The entries of the folder `name`, from at most `names_max` names, and whether these were all.
-fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<Entry>, bool)> {
+fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<ListingEntry>, bool)> {
     let mut folder = Dir::new(root.open_folder(name).ok()?).ok()?;
     let mut entries = Vec::new();
     let mut path = name.to_vec();
@@ -106,11 +106,11 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<E
             Err(_) => continue,
         };
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Kind::Folder,
-            FileType::RegularFile => Kind::File { size_bytes: u64::try_from(stat.st_size).unwrap_or(0) },
+            FileType::Directory => EntryKind::Folder,
+            FileType::RegularFile => EntryKind::File { size_bytes: u64::try_from(stat.st_size).unwrap_or(0) },
             _ => continue,
         };
-        entries.push(Entry::new(own, kind, stat.st_mtime));
+        entries.push(ListingEntry::new(own, kind, stat.st_mtime));
     }
     Some((entries, true))
 }

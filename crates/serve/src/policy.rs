@@ -7,14 +7,14 @@ use std::rc::Rc;
 /// The header steps in force where a request reached its handler. They are part of prebuilt heads, so every
 /// combination has its own number.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct HeaderPolicy {
     /// Its number, unique among the policies of an engine.
     pub id: u32,
     /// The operations, in order.
     pub fields: Rc<[FieldOp]>,
 }
 
-impl Policy {
+impl HeaderPolicy {
     /// The head of `status` with `fields`, after the operations.
     pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
         Head::with_operations(status, fields, &self.fields)
@@ -28,18 +28,18 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use super::Policy;
+    use super::HeaderPolicy;
     use flatout_config::model::FieldOp;
 
-    fn lines(policy: &Policy, status: u16, fields: &[(&str, &str)]) -> Vec<String> {
+    fn lines(policy: &HeaderPolicy, status: u16, fields: &[(&str, &str)]) -> Vec<String> {
         let mut output = Vec::new();
         policy.head(status, fields).append_to(&mut output, &[b'd'; 29], b"", None);
         let text = String::from_utf8(output).unwrap();
         text.trim_end().split("\r\n").skip(2).map(ToOwned::to_owned).collect()
     }
 
-    fn policy(fields: &[FieldOp]) -> Policy {
-        Policy { id: 1, fields: fields.into() }
+    fn policy(fields: &[FieldOp]) -> HeaderPolicy {
+        HeaderPolicy { id: 1, fields: fields.into() }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! One representation of a version, plain or encoded: its tag, heads and content.
 
 use crate::digests::Digests;
-use crate::policy::Policy;
-use crate::services::{Encoded, EncodedContent, Source};
-use crate::slot::Slot;
+use crate::lazy::LazyValue;
+use crate::policy::HeaderPolicy;
+use crate::services::{Encoded, EncodedContent, VersionSource};
 use flatout_http::conditional::Validators;
 use flatout_http::date::format_date;
 use flatout_http::digest::DigestAlgorithm;
@@ -30,7 +30,7 @@ pub(crate) struct Common {
     pub(crate) expires_s: Option<u32>,
     /// The value of Vary.
     pub(crate) vary: Option<&'static str>,
-    pub(crate) policy: Rc<Policy>,
+    pub(crate) policy: Rc<HeaderPolicy>,
 }
 
 impl Common {
@@ -49,16 +49,16 @@ pub(crate) struct Representation {
     pub(crate) ok_head: Head,
     pub(crate) not_modified_head: Head,
     /// Its digests, if computed.
-    pub(crate) digests: Arc<Slot<Digests>>,
+    pub(crate) digests: Arc<LazyValue<Digests>>,
     /// The key of its stored digests.
     pub(crate) kept_as: Option<FileIdentity>,
-    content: Content,
+    content: RepresentationContent,
     /// The most recent extra lines, which the next response probably shares.
     extra: RefCell<Option<(Extra, Rc<[u8]>)>>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum RepresentationContent {
     Memory(SharedBytes),
     File(Rc<OpenFile>),
 }
@@ -79,8 +79,8 @@ impl Representation {
         coding: ContentCoding,
         etag: String,
         size_bytes: u64,
-        content: Content,
-        digests: Arc<Slot<Digests>>,
+        content: RepresentationContent,
+        digests: Arc<LazyValue<Digests>>,
         kept_as: Option<FileIdentity>,
     ) -> Self {
         let quoted = format!("\"{etag}\"");
@@ -102,9 +102,9 @@ impl Representation {
     /// An encoding created by the thread pool; `None` if no descriptor is left.
     pub(crate) fn adopt(common: &Common, coding: ContentCoding, etag: String, encoded: &Encoded) -> Option<Self> {
         let content = match &encoded.content {
-            EncodedContent::Memory(bytes) => Content::Memory(SharedBytes::from(&bytes[..])),
+            EncodedContent::Memory(bytes) => RepresentationContent::Memory(SharedBytes::from(&bytes[..])),
             EncodedContent::File(fd, identity) => {
-                Content::File(Rc::new(OpenFile::new(fd.try_clone().ok()?, *identity)))
+                RepresentationContent::File(Rc::new(OpenFile::new(fd.try_clone().ok()?, *identity)))
             }
         };
         Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))
@@ -120,16 +120,22 @@ impl Representation {
         debug_assert!(first + length <= self.size_bytes);
         match &self.content {
             _ if length == 0 => Body::Empty,
-            Content::Memory(bytes) => Body::Bytes(bytes.slice(first as usize..(first + length) as usize)),
-            Content::File(file) => Body::File(FileBody { file: Rc::clone(file), offset: first, bytes: length }),
+            RepresentationContent::Memory(bytes) => Body::Bytes(bytes.slice(first as usize..(first + length) as usize)),
+            RepresentationContent::File(file) => {
+                Body::File(FileBody { file: Rc::clone(file), offset: first, bytes: length })
+            }
         }
     }
 
     /// The same as a segment of a larger content.
     pub(crate) fn segment(&self, first: u64, length: u64) -> Segment {
         match &self.content {
-            Content::Memory(bytes) => Segment::Bytes(bytes.slice(first as usize..(first + length) as usize)),
-            Content::File(file) => Segment::File(FileBody { file: Rc::clone(file), offset: first, bytes: length }),
+            RepresentationContent::Memory(bytes) => {
+                Segment::Bytes(bytes.slice(first as usize..(first + length) as usize))
+            }
+            RepresentationContent::File(file) => {
+                Segment::File(FileBody { file: Rc::clone(file), offset: first, bytes: length })
+            }
         }
     }
 
@@ -137,16 +143,16 @@ impl Representation {
     /// overwritten is no longer this version, and its response would be cut.
     pub(crate) fn is_sendable(&self) -> bool {
         match &self.content {
-            Content::Memory(_) => true,
-            Content::File(file) => file.is_current(),
+            RepresentationContent::Memory(_) => true,
+            RepresentationContent::File(file) => file.is_current(),
         }
     }
 
     /// The content for the thread pool: a copy, or a duplicated descriptor.
-    pub(crate) fn source(&self) -> Option<Source> {
+    pub(crate) fn source(&self) -> Option<VersionSource> {
         Some(match &self.content {
-            Content::Memory(bytes) => Source::Memory(Arc::from(&bytes[..])),
-            Content::File(file) => Source::File(file.fd.try_clone().ok()?, file.identity?),
+            RepresentationContent::Memory(bytes) => VersionSource::Memory(Arc::from(&bytes[..])),
+            RepresentationContent::File(file) => VersionSource::File(file.fd.try_clone().ok()?, file.identity?),
         })
     }
 
@@ -193,18 +199,18 @@ impl Representation {
     /// Its approximate memory, in bytes. Content in an unnamed file counts as memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let content = match &self.content {
-            Content::Memory(bytes) => bytes.len(),
-            Content::File(_) if self.coding != ContentCoding::Identity && self.kept_as.is_none() => {
+            RepresentationContent::Memory(bytes) => bytes.len(),
+            RepresentationContent::File(_) if self.coding != ContentCoding::Identity && self.kept_as.is_none() => {
                 self.size_bytes as usize
             }
-            Content::File(_) => 0,
+            RepresentationContent::File(_) => 0,
         };
         size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + self.etag.len() + content
     }
 
     /// Returns whether it holds a descriptor.
     pub(crate) const fn holds_descriptor(&self) -> bool {
-        matches!(self.content, Content::File(_))
+        matches!(self.content, RepresentationContent::File(_))
     }
 }
 

@@ -11,7 +11,7 @@ const LISTING_ENTRIES: u32 = 10_000;
 
 /// The settings.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct FileRules {
     pub(crate) index: Vec<Vec<u8>>,
     pub(crate) hidden: bool,
     pub(crate) listing: Option<Listing>,
@@ -31,7 +31,7 @@ pub(crate) struct Rules {
     expires: Vec<(String, u32)>,
 }
 
-impl Rules {
+impl FileRules {
     pub(crate) fn new(settings: &Files, bytes_max: usize) -> Self {
         Self {
             index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
@@ -87,7 +87,7 @@ fn matches_type(pattern: &str, content_type: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rules, matches_type};
+    use super::{FileRules, matches_type};
     use flatout_config::model::Files;
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
             expires: vec![("image/*".to_owned(), 5)],
             ..Files::default()
         };
-        let rules = Rules::new(&settings, 1000);
+        let rules = FileRules::new(&settings, 1000);
         assert_eq!(rules.freshness("text/html; charset=utf-8"), (Some("no-cache".to_owned()), None));
         assert_eq!(rules.freshness("image/png"), (Some("max-age=60".to_owned()), Some(5)));
     }

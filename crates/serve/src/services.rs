@@ -3,11 +3,11 @@
 //! Digests and encodings of a version are computed once, however many workers hold it. The workers share them through
 //! one map, which is locked when a version is loaded and never when it is served.
 
+use crate::digest_store::DigestStore;
 use crate::digests::Digests;
 use crate::encode::encode;
-use crate::ledger::Ledger;
-use crate::slot::{Begin, Making, Slot};
-use crate::workshop::{Refused, Urgency, Workshop};
+use crate::lazy::{ComputeGuard, LazyState, LazyValue};
+use crate::thread_pool::{PoolFull, ThreadPool, Urgency};
 use flatout_http::encoding::ContentCoding;
 use flatout_net::file::FileIdentity;
 use foldhash::fast::RandomState;
@@ -29,30 +29,30 @@ const SWEEP_MIN: usize = 1024;
 /// The thread pool and its results.
 #[derive(Debug)]
 pub struct Services {
-    pub(crate) workshop: Workshop,
-    ledger: Option<Arc<Ledger>>,
+    pub(crate) thread_pool: ThreadPool,
+    digest_store: Option<Arc<DigestStore>>,
     flushing: Arc<AtomicBool>,
-    known: Mutex<Known>,
+    known: Mutex<KnownVersions>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    facts: HashMap<FileIdentity, Weak<Facts>, RandomState>,
+struct KnownVersions {
+    facts: HashMap<FileIdentity, Weak<VersionFacts>, RandomState>,
     sweep_at: usize,
 }
 
 /// Results for one version, computed once for all workers.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct VersionFacts {
     /// Digests of the version's plain content.
-    pub(crate) digests: Arc<Slot<Digests>>,
+    pub(crate) digests: Arc<LazyValue<Digests>>,
     /// Its encodings, in the order of `ContentCoding::ALL` without the first; `None` in a slot if not worthwhile.
-    encoded: [Arc<Slot<Option<Encoded>>>; 3],
+    encoded: [Arc<LazyValue<Option<Encoded>>>; 3],
 }
 
-impl Facts {
+impl VersionFacts {
     /// The slot for `coding`; `None` for plain content.
-    pub(crate) fn encoded(&self, coding: ContentCoding) -> Option<&Arc<Slot<Option<Encoded>>>> {
+    pub(crate) fn encoded(&self, coding: ContentCoding) -> Option<&Arc<LazyValue<Option<Encoded>>>> {
         self.encoded.get((coding as usize).checked_sub(1)?)
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct Encoded {
     pub(crate) content: EncodedContent,
     /// Its length in bytes.
     pub(crate) size_bytes: u64,
-    pub(crate) digests: Arc<Slot<Digests>>,
+    pub(crate) digests: Arc<LazyValue<Digests>>,
 }
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) enum EncodedContent {
 
 /// The source of a version's content for the thread pool.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum VersionSource {
     /// A copy.
     Memory(Arc<[u8]>),
     /// The version's file, validated before and after it is read.
@@ -87,8 +87,8 @@ impl Default for Services {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
-            workshop: Workshop::new(cores.min(THREADS_MAX)),
-            ledger: None,
+            thread_pool: ThreadPool::new(cores.min(THREADS_MAX)),
+            digest_store: None,
             flushing: Arc::default(),
             known: Mutex::default(),
         }
@@ -99,18 +99,18 @@ impl Services {
     /// Services that store digests in the folder `state`, if given; and a warning if stored ones are lost. That is
     /// never an error.
     pub fn open(state: Option<&Path>) -> (Self, Option<String>) {
-        let (ledger, warning) = state.map(Ledger::open).unzip();
-        (Self { ledger: ledger.map(Arc::new), ..Self::default() }, warning.flatten())
+        let (digest_store, warning) = state.map(DigestStore::open).unzip();
+        (Self { digest_store: digest_store.map(Arc::new), ..Self::default() }, warning.flatten())
     }
 
     /// Jobs refused because the queue was full.
     pub fn refused(&self) -> u64 {
-        self.workshop.refused()
+        self.thread_pool.refused()
     }
 
     /// The facts of the version `identity`, shared by all workers that have it. Only for versions whose identity
     /// cannot come to stand for other content.
-    pub(crate) fn facts(&self, identity: FileIdentity) -> Arc<Facts> {
+    pub(crate) fn facts(&self, identity: FileIdentity) -> Arc<VersionFacts> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(facts) = known.facts.get(&identity).and_then(Weak::upgrade) {
             return facts;
@@ -119,7 +119,7 @@ impl Services {
             known.facts.retain(|_, facts| facts.strong_count() > 0);
             known.sweep_at = known.facts.len() * 2;
         }
-        let facts = Arc::<Facts>::default();
+        let facts = Arc::<VersionFacts>::default();
         known.facts.insert(identity, Arc::downgrade(&facts));
         facts
     }
@@ -127,24 +127,24 @@ impl Services {
     /// Requests the digests in `slot`, unless they exist, are in progress, or failed too often.
     pub(crate) fn make_digests(
         &self,
-        slot: &Arc<Slot<Digests>>,
+        slot: &Arc<LazyValue<Digests>>,
         kept_as: Option<FileIdentity>,
-        source: impl FnOnce() -> Option<Source>,
-    ) -> Result<(), Refused> {
-        let Begin::Yours(making) = slot.begin() else { return Ok(()) };
-        let Some(source) = source() else { return Err(Refused) };
-        let ledger = self.ledger.clone();
-        self.workshop.submit(Urgency::Patient, move || hash(making, &source, kept_as, ledger.as_deref()))?;
-        if let Some(ledger) = &self.ledger
+        source: impl FnOnce() -> Option<VersionSource>,
+    ) -> Result<(), PoolFull> {
+        let LazyState::Yours(making) = slot.begin() else { return Ok(()) };
+        let Some(source) = source() else { return Err(PoolFull) };
+        let digest_store = self.digest_store.clone();
+        self.thread_pool.submit(Urgency::Patient, move || hash(making, &source, kept_as, digest_store.as_deref()))?;
+        if let Some(digest_store) = &self.digest_store
             && !self.flushing.swap(true, Ordering::AcqRel)
         {
             // It queues behind earlier hashing jobs, so one commit contains all their results.
-            let (ledger, flushing) = (Arc::clone(ledger), Arc::clone(&self.flushing));
+            let (digest_store, flushing) = (Arc::clone(digest_store), Arc::clone(&self.flushing));
             let flush = move || {
                 flushing.store(false, Ordering::Release);
-                ledger.flush();
+                digest_store.flush();
             };
-            if self.workshop.submit(Urgency::Patient, flush).is_err() {
+            if self.thread_pool.submit(Urgency::Patient, flush).is_err() {
                 self.flushing.store(false, Ordering::Release);
             }
         }
@@ -154,47 +154,52 @@ impl Services {
     /// Requests the encoding in `slot`. Returns true if it is in progress.
     pub(crate) fn make_encoded(
         &self,
-        slot: &Arc<Slot<Option<Encoded>>>,
+        slot: &Arc<LazyValue<Option<Encoded>>>,
         coding: ContentCoding,
         urgency: Urgency,
-        source: impl FnOnce() -> Option<Source>,
-    ) -> Result<bool, Refused> {
+        source: impl FnOnce() -> Option<VersionSource>,
+    ) -> Result<bool, PoolFull> {
         match slot.begin() {
-            Begin::Never => Ok(false),
-            Begin::UnderWay => Ok(true),
-            Begin::Yours(making) => {
-                let source = source().ok_or(Refused)?;
-                self.workshop.submit(urgency, move || encode_source(making, coding, &source))?;
+            LazyState::Never => Ok(false),
+            LazyState::UnderWay => Ok(true),
+            LazyState::Yours(making) => {
+                let source = source().ok_or(PoolFull)?;
+                self.thread_pool.submit(urgency, move || encode_source(making, coding, &source))?;
                 Ok(true)
             }
         }
     }
 }
 
-fn hash(making: Making<Digests>, source: &Source, kept_as: Option<FileIdentity>, ledger: Option<&Ledger>) {
+fn hash(
+    making: ComputeGuard<Digests>,
+    source: &VersionSource,
+    kept_as: Option<FileIdentity>,
+    digest_store: Option<&DigestStore>,
+) {
     making.start();
-    let kept = ledger.zip(kept_as);
-    if let Some(digests) = kept.and_then(|(ledger, identity)| ledger.get(&identity)) {
+    let kept = digest_store.zip(kept_as);
+    if let Some(digests) = kept.and_then(|(digest_store, identity)| digest_store.get(&identity)) {
         return making.finish(digests);
     }
     let digests = match source {
-        Source::Memory(content) => Some(Digests::of_bytes(content)),
-        Source::File(fd, identity) => Digests::of_file(fd, identity),
+        VersionSource::Memory(content) => Some(Digests::of_bytes(content)),
+        VersionSource::File(fd, identity) => Digests::of_file(fd, identity),
     };
     if let Some(digests) = digests {
-        if let Some((ledger, identity)) = kept {
-            ledger.put(&identity, &digests);
+        if let Some((digest_store, identity)) = kept {
+            digest_store.put(&identity, &digests);
         }
         making.finish(digests);
     }
 }
 
-fn encode_source(making: Making<Option<Encoded>>, coding: ContentCoding, source: &Source) {
+fn encode_source(making: ComputeGuard<Option<Encoded>>, coding: ContentCoding, source: &VersionSource) {
     making.start();
     let read;
     let content = match source {
-        Source::Memory(content) => &content[..],
-        Source::File(fd, identity) => {
+        VersionSource::Memory(content) => &content[..],
+        VersionSource::File(fd, identity) => {
             let Some(content) = read_version(fd, identity) else { return };
             read = content;
             &read

@@ -3,10 +3,10 @@
 use crate::encode::{ENCODE_BYTES_MAX, ENCODE_BYTES_MIN, REVISION};
 use crate::media::{content_type, is_compressible};
 use crate::outcome::Outcome;
-use crate::policy::Policy;
-use crate::representation::{Common, Content, Representation};
-use crate::rules::Rules;
-use crate::services::{Facts, Services};
+use crate::policy::HeaderPolicy;
+use crate::representation::{Common, Representation, RepresentationContent};
+use crate::rules::FileRules;
+use crate::services::{Services, VersionFacts};
 use flatout_http::encoding::ContentCoding;
 use flatout_net::file::{FileIdentity, OpenFile};
 use flatout_net::root::{Named, Root};
@@ -31,8 +31,8 @@ const SETTLED_NS: i128 = 50_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loading<'a> {
     pub(crate) root: &'a Root,
-    pub(crate) rules: &'a Rules,
-    pub(crate) policy: &'a Rc<Policy>,
+    pub(crate) rules: &'a FileRules,
+    pub(crate) policy: &'a Rc<HeaderPolicy>,
     pub(crate) services: &'a Services,
     /// The precise wall clock, in nanoseconds since 1970.
     pub(crate) unix_ns: i128,
@@ -40,7 +40,7 @@ pub(crate) struct Loading<'a> {
 
 /// The metadata of a file, sufficient to validate a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FileMetadata {
     /// Position of the file among the index names; 0 for other files.
     pub(crate) index_at: usize,
     pub(crate) identity: FileIdentity,
@@ -52,7 +52,7 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 pub(crate) struct Version {
     /// The metadata at load; `None` for generated content.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<FileMetadata>,
     /// True if a later write certainly changes the identity.
     pub(crate) settled: bool,
     pub(crate) common: Common,
@@ -61,12 +61,12 @@ pub(crate) struct Version {
     offered: Vec<ContentCoding>,
     /// In the order of `ContentCoding::ALL` without the first; `None` inside if not worthwhile.
     encoded: [OnceCell<Option<Representation>>; 3],
-    facts: Arc<Facts>,
+    facts: Arc<VersionFacts>,
 }
 
 /// The state of an encoding.
 #[derive(Debug)]
-pub(crate) enum Standing<'a> {
+pub(crate) enum EncodingState<'a> {
     /// Available.
     Ready(&'a Representation),
     /// It can be created.
@@ -78,7 +78,7 @@ pub(crate) enum Standing<'a> {
 impl Version {
     /// Loads the file `name` with the metadata `seen`. The result is one consistent version: either all bytes were
     /// read between two checks with the same identity, or the descriptor of that identity is held.
-    pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &Seen) -> Result<Self, Outcome> {
+    pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &FileMetadata) -> Result<Self, Outcome> {
         let (content, identity) = read_content(loading.root, name)?;
         let mut seen = seen.clone();
         seen.identity = identity;
@@ -138,8 +138,8 @@ impl Version {
     pub(crate) fn of_content(
         content: Vec<u8>,
         content_type: &str,
-        rules: &Rules,
-        policy: &Rc<Policy>,
+        rules: &FileRules,
+        policy: &Rc<HeaderPolicy>,
         unix_s: i64,
     ) -> Self {
         let (cache_control, expires_s) = rules.freshness(content_type);
@@ -154,9 +154,9 @@ impl Version {
             policy: Rc::clone(policy),
         };
         let etag = format!("{size_bytes:x}-{:016x}", hash(&[&content]));
-        let facts = Arc::<Facts>::default();
+        let facts = Arc::<VersionFacts>::default();
         let digests = Arc::clone(&facts.digests);
-        let content = Content::Memory(content.into());
+        let content = RepresentationContent::Memory(content.into());
         let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, None);
         let offered = if offers && (ENCODE_BYTES_MIN..=ENCODE_BYTES_MAX).contains(&size_bytes) {
             rules.compress.clone()
@@ -172,24 +172,24 @@ impl Version {
     }
 
     /// Facts shared with other copies of this version.
-    pub(crate) fn facts(&self) -> &Facts {
+    pub(crate) fn facts(&self) -> &VersionFacts {
         &self.facts
     }
 
     /// The state of the encoding in `coding`. Adopts one that was created since the last call, and then sets `grown`,
     /// as the version holds more than before.
-    pub(crate) fn standing(&self, coding: ContentCoding, grown: &mut bool) -> Standing<'_> {
+    pub(crate) fn standing(&self, coding: ContentCoding, grown: &mut bool) -> EncodingState<'_> {
         let Some(cell) = self.encoded.get((coding as usize).wrapping_sub(1)) else {
-            return Standing::Ready(&self.plain);
+            return EncodingState::Ready(&self.plain);
         };
         if cell.get().is_none() {
             let made = match self.facts.encoded(coding).and_then(|slot| slot.get()) {
-                None => return Standing::Possible,
+                None => return EncodingState::Possible,
                 Some(None) => None,
                 Some(Some(made)) => {
                     let etag = format!("{}-{}{REVISION}", self.plain.etag, coding.name());
                     let Some(adopted) = Representation::adopt(&self.common, coding, etag, made) else {
-                        return Standing::Useless;
+                        return EncodingState::Useless;
                     };
                     Some(adopted)
                 }
@@ -198,8 +198,8 @@ impl Version {
             let _ = cell.set(made);
         }
         match cell.get() {
-            Some(Some(representation)) => Standing::Ready(representation),
-            _ => Standing::Useless,
+            Some(Some(representation)) => EncodingState::Ready(representation),
+            _ => EncodingState::Useless,
         }
     }
 
@@ -263,16 +263,16 @@ fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
     unix_ns - identity.changed_ns >= SETTLED_NS
 }
 
-fn read_content(root: &Root, name: &[u8]) -> Result<(Content, FileIdentity), Outcome> {
+fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, FileIdentity), Outcome> {
     for _ in 0..READS_MAX {
         let (fd, identity) = root.open_file(name)?;
         if identity.size_bytes > MEMORY_BYTES_MAX {
-            return Ok((Content::File(Rc::new(OpenFile::new(fd, identity))), identity));
+            return Ok((RepresentationContent::File(Rc::new(OpenFile::new(fd, identity))), identity));
         }
         let content = read_all(&fd, identity.size_bytes)?;
         let after = FileIdentity::read(&fd).map_err(|_| Outcome::FileFailed)?;
         if after == identity && content.len() as u64 == identity.size_bytes {
-            return Ok((Content::Memory(content.into()), identity));
+            return Ok((RepresentationContent::Memory(content.into()), identity));
         }
     }
     Err(Outcome::FileUnsettled)

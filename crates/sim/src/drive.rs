@@ -50,7 +50,7 @@ pub fn drive_observed(
     let mut client = Client {
         recorder,
         under_way: BinaryHeap::new(),
-        slots: vec![Slot::default(); share.connections as usize],
+        slots: vec![SimulatedConnection::default(); share.connections as usize],
         order: 0,
     };
     let mut now_ns = 0;
@@ -89,12 +89,12 @@ struct Client {
     recorder: Recorder,
     /// When which burst is answered to its end; a number keeps the order of those at the same time.
     under_way: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    slots: Vec<Slot>,
+    slots: Vec<SimulatedConnection>,
     order: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
+struct SimulatedConnection {
     samples: Vec<Sample>,
     closes: bool,
     connected_ns: u64,

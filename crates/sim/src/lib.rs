@@ -17,4 +17,4 @@ pub mod truth;
 
 pub use drive::{Driven, drive, drive_observed};
 pub use model::{Model, Server};
-pub use truth::{Mix, Part};
+pub use truth::{DistributionPart, Mix};

@@ -3,12 +3,12 @@
 /// A distribution that is made of parts, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    parts: Vec<(f64, Part)>,
+    parts: Vec<(f64, DistributionPart)>,
 }
 
 /// A part of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum DistributionPart {
     /// One value.
     At(f64),
     /// All values between two, each as likely.
@@ -18,7 +18,7 @@ pub enum Part {
 impl Mix {
     /// Parts with their shares, which add up to 1. Parts are in the order of their values, and do not overlap but at
     /// their ends.
-    pub fn of(parts: &[(f64, Part)]) -> Self {
+    pub fn of(parts: &[(f64, DistributionPart)]) -> Self {
         Self { parts: parts.to_vec() }
     }
 
@@ -28,9 +28,9 @@ impl Mix {
     pub fn stall(service_ns: u64, period_ns: u64, stall_ns: u64) -> Self {
         let (service, period, stall) = (service_ns as f64, period_ns as f64, stall_ns as f64);
         Self::of(&[
-            ((period - stall - service) / period, Part::At(service)),
-            (stall / period, Part::Between(service, service + stall)),
-            (service / period, Part::At(service + stall)),
+            ((period - stall - service) / period, DistributionPart::At(service)),
+            (stall / period, DistributionPart::Between(service, service + stall)),
+            (service / period, DistributionPart::At(service + stall)),
         ])
     }
 
@@ -41,14 +41,14 @@ impl Mix {
             // Shares of a tenth do not add up to one in floating point; a hair must not decide.
             if left <= share + 1e-9 {
                 return match part {
-                    Part::At(value) => value,
-                    Part::Between(low, high) => low + (high - low) * (left / share).clamp(0.0, 1.0),
+                    DistributionPart::At(value) => value,
+                    DistributionPart::Between(low, high) => low + (high - low) * (left / share).clamp(0.0, 1.0),
                 };
             }
             left -= share;
         }
         match self.parts.last() {
-            Some((_, Part::At(value) | Part::Between(_, value))) => *value,
+            Some((_, DistributionPart::At(value) | DistributionPart::Between(_, value))) => *value,
             None => f64::NAN,
         }
     }
@@ -82,7 +82,7 @@ pub fn md1_quantile(load: f64, service_ns: u64, q: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mix, Part, md1_quantile, md1_wait_share};
+    use super::{DistributionPart, Mix, md1_quantile, md1_wait_share};
 
     fn near(value: f64, expected: f64) -> bool {
         (value - expected).abs() < 1e-9 * expected.abs().max(1.0)
@@ -90,7 +90,11 @@ mod tests {
 
     #[test]
     fn quantiles_of_mixtures() {
-        let mix = Mix::of(&[(0.5, Part::At(1.0)), (0.4, Part::Between(1.0, 5.0)), (0.1, Part::At(7.0))]);
+        let mix = Mix::of(&[
+            (0.5, DistributionPart::At(1.0)),
+            (0.4, DistributionPart::Between(1.0, 5.0)),
+            (0.1, DistributionPart::At(7.0)),
+        ]);
         for (q, value) in [(0.0, 1.0), (0.5, 1.0), (0.6, 2.0), (0.9, 5.0), (0.91, 7.0), (1.0, 7.0)] {
             assert!(near(mix.quantile(q), value), "{q}: {}", mix.quantile(q));
         }

@@ -2,7 +2,7 @@
 
 use flatout_load::plan::arrivals::Level;
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop};
-use flatout_load::stats::knee::{KneeEnding, KneePlan, Search, TrialOutcome};
+use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
 use flatout_load::stats::overload::{Recovery, Second, recovery};
 use flatout_sim::truth::md1_quantile;
 use flatout_sim::{Model, Server, drive, drive_observed};
@@ -35,7 +35,7 @@ fn true_knee() -> f64 {
 fn the_knee_of_a_queue_is_where_erlang_has_it() {
     let search_plan = KneePlan { short_ns: 20 * SECOND_NS, long_ns: 200 * SECOND_NS, ..KneePlan::DEFAULT };
     for seed in 0..5 {
-        let mut search = Search::new(search_plan);
+        let mut search = KneeSearch::new(search_plan);
         let mut number = 0;
         while let Some(trial) = search.next() {
             // Another stretch of chance for each trial, as time has.

@@ -7,10 +7,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use flatout_load::plan::{ArrivalKind, Arrivals, Lines, Loop, Plan, Stop};
+use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, ReplayLines, Stop};
 use flatout_load::record::Hdr;
 use flatout_sim::truth::md1_quantile;
-use flatout_sim::{Mix, Model, Part, Server, drive};
+use flatout_sim::{DistributionPart, Mix, Model, Server, drive};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ fn cases() -> Vec<Case> {
     };
     let stall = Model::Stall { service_ns: MS, period_ns: 3000 * MS, stall_ns: 1000 * MS };
     let stalled = of(&Mix::stall(MS, 3000 * MS, 1000 * MS));
-    let bimodal = Mix::of(&[(0.95, Part::At(1e6)), (0.05, Part::At(20e6))]);
+    let bimodal = Mix::of(&[(0.95, DistributionPart::At(1e6)), (0.05, DistributionPart::At(20e6))]);
     // One worker and ten at once, ten times a second: the tenth waits for nine.
-    let tens = Mix::of(&(1..=10).map(|n| (0.1, Part::At(f64::from(n) * 1e6))).collect::<Vec<_>>());
+    let tens = Mix::of(&(1..=10).map(|n| (0.1, DistributionPart::At(f64::from(n) * 1e6))).collect::<Vec<_>>());
     // Twice as many as one worker can do, for 10 s: each waits half a service longer than the one before.
-    let flooded = Mix::of(&[(1.0, Part::Between(1e6, 1e6 + 10e9))]);
+    let flooded = Mix::of(&[(1.0, DistributionPart::Between(1e6, 1e6 + 10e9))]);
     vec![
         Case { name: "constant 1 ms", ..base },
         Case {
@@ -191,7 +191,7 @@ fn a_late_client_is_seen_in_its_lag_and_in_the_response() {
 fn too_few_connections_make_requests_wait_and_the_waiting_counts() {
     // Ten requests at once and two connections: five rounds of 1 ms.
     let case = &cases()[0];
-    let arrivals = Arrivals::replay(Arc::new(Lines::of((0..10_000).map(|n| (u64::from(n) / 10 * 100 * MS, n)))));
+    let arrivals = Arrivals::replay(Arc::new(ReplayLines::of((0..10_000).map(|n| (u64::from(n) / 10 * 100 * MS, n)))));
     let plan = Plan { stop: Stop::After { duration_ns: 2000 * 1000 * MS }, ..plan(case, Loop::Open(arrivals), 2) };
     let driven = drive(&plan, Server::new(case.model), 0).unwrap();
     assert_eq!(driven.recorder.counts.responses, 10_000);

@@ -43,7 +43,7 @@ const OURS: &[&str] = &[
 
 /// The state that a resumption must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct State {
+struct ResumeState {
     layout: String,
     flatout_version: String,
     /// A digest of the program, which tells builds of one version apart.
@@ -149,7 +149,7 @@ impl Bundle {
                 }
             }
         }
-        let mut state = State {
+        let mut state = ResumeState {
             layout: LAYOUT.to_owned(),
             flatout_version: env!("CARGO_PKG_VERSION").to_owned(),
             program: digest(own).map_err(io(own))?,
@@ -160,7 +160,7 @@ impl Bundle {
         let is_resumed = known && !fresh;
         if is_resumed {
             let there = fs::read_to_string(&state_path).map_err(io(&state_path))?;
-            let there: State = serde_json::from_str(&there)
+            let there: ResumeState = serde_json::from_str(&there)
                 .map_err(|error| BundleError::Differs(folder.clone(), format!("its state.json: {error}")))?;
             let was = fs::read_to_string(&suite_path).unwrap_or_default();
             if let Some(what) = difference(&state, &there, &suite.source, &was) {
@@ -271,7 +271,7 @@ pub fn read(folder: &Path) -> Result<SuiteReport, BundleError> {
 }
 
 /// The difference, as text.
-fn difference(now: &State, there: &State, text: &str, was: &str) -> Option<String> {
+fn difference(now: &ResumeState, there: &ResumeState, text: &str, was: &str) -> Option<String> {
     if text != was {
         let line = text.lines().zip(was.lines()).position(|(now, was)| now != was);
         let line = line.unwrap_or_else(|| text.lines().count().min(was.lines().count()));
@@ -339,7 +339,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{State, difference, in_name};
+    use super::{ResumeState, difference, in_name};
 
     #[test]
     fn values_become_parts_of_names_and_stay_apart() {
@@ -350,14 +350,14 @@ mod tests {
 
     #[test]
     fn a_resumption_says_what_differs() {
-        let state = State {
+        let state = ResumeState {
             layout: String::new(),
             flatout_version: "1".to_owned(),
             program: "a".to_owned(),
             quick: false,
             begun_unix_ms: 0,
         };
-        let other = |change: fn(&mut State)| {
+        let other = |change: fn(&mut ResumeState)| {
             let mut other = state.clone();
             change(&mut other);
             difference(&state, &other, "x\ny", "x\ny").unwrap_or_default()

@@ -4,7 +4,7 @@
 
 use crate::combine::Values;
 use crate::document::Why;
-use crate::model::{Fixture, Piece, Placed, Suite};
+use crate::model::{Fixture, FixturePart, Placed, Suite};
 use crate::template::{self, Name};
 use crate::why::Reason;
 use std::fs::{self, File};
@@ -59,14 +59,14 @@ impl Maker<'_> {
         Ok(())
     }
 
-    fn piece(&self, piece: &Piece, folder: &Path) -> Result<(), String> {
+    fn piece(&self, piece: &FixturePart, folder: &Path) -> Result<(), String> {
         match piece {
-            Piece::Bytes { name, bytes } => self.each(&[name, bytes], |values| {
+            FixturePart::Bytes { name, bytes } => self.each(&[name, bytes], |values| {
                 let (file, text) = (self.fill(name, values), self.fill(bytes, values));
                 let length = parse_length(&text).ok_or_else(|| format!("{text:?} is no length in bytes"))?;
                 write_random(&below(folder, &file)?, length).map_err(|error| format!("{file}: {error}"))
             }),
-            Piece::Text { name, content, bytes } => {
+            FixturePart::Text { name, content, bytes } => {
                 let texts: Vec<&Placed> = [Some(name), Some(content), bytes.as_ref()].into_iter().flatten().collect();
                 self.each(&texts, |values| {
                     let file = self.fill(name, values);
@@ -78,13 +78,13 @@ impl Maker<'_> {
                     fs::write(below(folder, &file)?, text).map_err(|error| format!("{file}: {error}"))
                 })
             }
-            Piece::Folder { from } => {
+            FixturePart::Folder { from } => {
                 let beside = self.suite.file.parent().unwrap_or(Path::new(""));
                 let from = beside.join(self.fill(from, &Vec::new()));
                 let mut left = COPIED_MAX;
                 copy(&from, folder, COPIED_DEPTH_MAX, &mut left).map_err(|error| format!("{}: {error}", from.display()))
             }
-            Piece::Workload { arguments } => {
+            FixturePart::Workload { arguments } => {
                 let arguments: Vec<String> = arguments.iter().map(|word| self.fill(word, &Vec::new())).collect();
                 let (set, options) = arguments.split_first().ok_or("no workload is named")?;
                 let output = Command::new(self.own)

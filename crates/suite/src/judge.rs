@@ -35,7 +35,7 @@ fn judge_one(suite: &Suite, report: &SuiteReport, check: &Check, quick: bool) ->
 }
 
 /// A figure, and whose it is.
-struct Known<'r> {
+struct JudgedFigure<'r> {
     cell: &'r Cell,
     median: f64,
     min: f64,
@@ -45,7 +45,7 @@ struct Known<'r> {
 }
 
 /// The operands of a check: its server's figure, and optionally another's.
-type Pair<'r> = (Known<'r>, Option<Known<'r>>);
+type Pair<'r> = (JudgedFigure<'r>, Option<JudgedFigure<'r>>);
 
 fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
     let (mut bound, mut is_at_most) = match check.bound {
@@ -140,7 +140,7 @@ fn against<'r>(
     check: &Check,
     values: &Values,
     measure: &str,
-) -> Result<Option<Known<'r>>, String> {
+) -> Result<Option<JudgedFigure<'r>>, String> {
     let of = check.of.text.as_str();
     match &check.against {
         Against::Number => Ok(None),
@@ -167,12 +167,12 @@ fn against<'r>(
             if of_known < values {
                 write!(whose, " (known at {of_known} of {values})").unwrap_or_default();
             }
-            Ok(Some(Known { whose, ..peak }))
+            Ok(Some(JudgedFigure { whose, ..peak }))
         }
         Against::Step(other) => {
             let step = report.step(&other.text).ok_or_else(|| format!("the step {} has not run", other.text))?;
             let found = figure(step, of, values, measure)?;
-            Ok(Some(Known { whose: format!("step {}", other.text), ..found }))
+            Ok(Some(JudgedFigure { whose: format!("step {}", other.text), ..found }))
         }
     }
 }
@@ -183,7 +183,7 @@ fn was_there(cell: &Cell) -> bool {
     !cell.runs.is_empty() || cell.absent.as_ref().and_then(Reason::of).is_none_or(Reason::is_failure)
 }
 
-fn best<'r>(known: impl Iterator<Item = Known<'r>>, measure: &str) -> Option<Known<'r>> {
+fn best<'r>(known: impl Iterator<Item = JudgedFigure<'r>>, measure: &str) -> Option<JudgedFigure<'r>> {
     let is_more_better = Measure::parse(measure).is_some_and(Measure::is_more_better);
     known.max_by(|one, other| {
         let order = one.median.total_cmp(&other.median);
@@ -191,7 +191,7 @@ fn best<'r>(known: impl Iterator<Item = Known<'r>>, measure: &str) -> Option<Kno
     })
 }
 
-fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str) -> Result<Known<'r>, String> {
+fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str) -> Result<JudgedFigure<'r>, String> {
     if let Some(why) = &step.absent {
         return Err(format!("the step {} was left out: {}", step.name, why.text));
     }
@@ -199,7 +199,7 @@ fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str)
     known(cell, measure)
 }
 
-fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
+fn known<'r>(cell: &'r Cell, measure: &str) -> Result<JudgedFigure<'r>, String> {
     let server = &cell.server;
     let Some(figure) = cell.figure(measure) else {
         let invalid = Measure::parse(measure).and_then(|of| cell.runs.iter().find_map(|run| run.why_unsound(of)));
@@ -215,10 +215,10 @@ fn known<'r>(cell: &'r Cell, measure: &str) -> Result<Known<'r>, String> {
         return Err(format!("{server}'s {measure} holds in only {valid} of {all} runs"));
     }
     let (median, min, max) = (figure.median, figure.min, figure.max);
-    Ok(Known { cell, median, min, max, whose: server.clone(), unit: &figure.unit })
+    Ok(JudgedFigure { cell, median, min, max, whose: server.clone(), unit: &figure.unit })
 }
 
-fn shown(known: &Known<'_>) -> String {
+fn shown(known: &JudgedFigure<'_>) -> String {
     let median = with_unit(known.median, known.unit);
     if known.min.total_cmp(&known.max).is_eq() {
         return median;

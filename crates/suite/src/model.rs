@@ -9,7 +9,7 @@ mod step;
 mod testbed;
 
 pub use check::{Against, Bound, Check, Where};
-pub use fixture::{Fixture, Piece};
+pub use fixture::{Fixture, FixturePart};
 pub use server::{ConfigFile, Program, Ready, Server, VersionAsked};
 pub use step::{Step, Take};
 pub use testbed::Testbed;

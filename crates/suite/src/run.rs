@@ -11,7 +11,7 @@ mod step;
 
 pub(crate) use bench::words;
 pub use engine::{measurements_of, run, seconds_of_step};
-pub use progress::Progress;
+pub use progress::SuiteReporter;
 
 use crate::bundle::BundleError;
 use crate::document::Given;
@@ -40,9 +40,9 @@ pub struct Options {
 
 /// A wish to end early: 0 until there is one.
 #[derive(Debug, Default)]
-pub struct Stop(AtomicU32);
+pub struct StopRequest(AtomicU32);
 
-impl Stop {
+impl StopRequest {
     /// No wish yet.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))

@@ -8,4 +8,4 @@ pub mod ready;
 pub mod version;
 
 pub use instance::{Instance, Stopped};
-pub use program::{Found, find};
+pub use program::{LocatedProgram, find};

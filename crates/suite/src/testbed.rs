@@ -6,7 +6,7 @@
 
 pub mod share;
 
-use self::share::Share;
+use self::share::ControlGroup;
 use crate::document::Why;
 use crate::server::program::look_up;
 use crate::why::Reason;
@@ -25,7 +25,7 @@ const PREFIX: &str = "flatout-suite-";
 
 /// The properties of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkProperties {
     /// Largest packet, in bytes.
     pub mtu: Option<String>,
     /// Rate in each direction.
@@ -42,10 +42,10 @@ pub struct Link {
 #[derive(Debug)]
 pub struct Network {
     /// Its properties.
-    pub link: Link,
+    pub link: LinkProperties,
     server: String,
     client: String,
-    share: Option<Share>,
+    share: Option<ControlGroup>,
 }
 
 /// Returns whether this process has permission to create networks.
@@ -64,7 +64,7 @@ impl Network {
     ///
     /// # Errors
     /// What could not be had; what was made before is taken away.
-    pub fn make(link: Link) -> Result<Self, Why> {
+    pub fn make(link: LinkProperties) -> Result<Self, Why> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !is_allowed() {
             return Err(Reason::NeedsRoot.why("a testbed is made of network namespaces, and this needs root"));
@@ -90,7 +90,7 @@ impl Network {
         let server = format!("{name}-server");
         let client = if link.hosts == 1 { server.clone() } else { format!("{name}-client") };
         let share = match &link.cpu {
-            Some(cpu) => Some(Share::make(&name, cpu).map_err(|text| Reason::ShareMissing.why(text))?),
+            Some(cpu) => Some(ControlGroup::make(&name, cpu).map_err(|text| Reason::ShareMissing.why(text))?),
             None => None,
         };
         let network = Self { link, server, client, share };
@@ -100,7 +100,7 @@ impl Network {
 
     /// The words before a server's own: they put it where it belongs before it begins.
     pub fn server_words(&self) -> Vec<String> {
-        let mut words = self.share.as_ref().map(Share::words).unwrap_or_default();
+        let mut words = self.share.as_ref().map(ControlGroup::words).unwrap_or_default();
         words.extend(within(&self.server));
         words
     }

@@ -3,7 +3,7 @@
 
 use crate::e2e::harness::{Folder, PATIENCE, read_response, read_to_end, wait_until};
 use flatout_http::limits::Limits;
-use flatout_net::access::{Field, Format, LogCount, LogSet, LogSettings, Logs, Rotation, Target};
+use flatout_net::access::{AccessField, Format, LogCount, LogDestination, LogSet, LogSettings, Logs, Rotation};
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::{Body, Head, Response};
@@ -111,7 +111,7 @@ impl Inside {
 }
 
 fn to_file(path: &Path) -> LogSettings {
-    LogSettings::new(Target::File(path.to_owned()))
+    LogSettings::new(LogDestination::File(path.to_owned()))
 }
 
 /// Feeds `text` to a tool that must be content with it, and returns what that says.
@@ -159,7 +159,7 @@ fn json_is_json_whatever_a_client_sends() {
     assert_eq!(server.stop()[0].lines_written, requests.len() as u64);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.is_ascii() && text.ends_with('\n'));
-    let names: Vec<_> = Field::ALL.iter().map(|field| field.name()).collect();
+    let names: Vec<_> = AccessField::ALL.iter().map(|field| field.name()).collect();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), requests.len(), "{text}");
     for (line, raw) in lines.iter().zip(text.lines()) {
@@ -280,9 +280,11 @@ fn syslog_gets_the_lines() {
     let path = folder.path().join("log");
     let daemon = UnixDatagram::bind(&path).unwrap();
     daemon.set_read_timeout(Some(PATIENCE)).unwrap();
-    let fields = vec![Field::Status, Field::Target];
-    let server =
-        Inside::start(2, &[LogSettings { format: Format::Json, fields, ..LogSettings::new(Target::Syslog(path)) }]);
+    let fields = vec![AccessField::Status, AccessField::Target];
+    let server = Inside::start(
+        2,
+        &[LogSettings { format: Format::Json, fields, ..LogSettings::new(LogDestination::Syslog(path)) }],
+    );
     for number in 0..REQUESTS {
         server.exchange(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     }

@@ -1,8 +1,8 @@
-use super::{Answer, decide_conditions, write_not_modified_lines};
+use super::{SelectedForm, decide_conditions, write_not_modified_lines};
 use crate::rules::Rules;
 use crate::storable::tests::{RESPONSE_TIME_S, stored_with, with_exchange};
 use crate::stored::Stored;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 
 const SAME: &str = "Sun, 06 Nov 1994 07:49:37 GMT";
 const BEFORE: &str = "Sun, 06 Nov 1994 07:49:36 GMT";
@@ -12,7 +12,7 @@ fn stored(status: u16, lines: &str) -> Stored {
     stored_with("", status, &format!("Cache-Control: max-age=60\r\n{lines}"), &Rules::default())
 }
 
-fn decide(stored: &Stored, method: &str, request: &str, length: Option<u64>) -> Answer {
+fn decide(stored: &Stored, method: &str, request: &str, length: Option<u64>) -> SelectedForm {
     with_exchange(method, request, 200, "", |request, _| decide_conditions(request, stored, length, RESPONSE_TIME_S))
 }
 
@@ -38,45 +38,45 @@ fn conditions() {
         ("If-Modified-Since: x\r\n".to_owned(), false),
     ] {
         for method in ["GET", "HEAD"] {
-            let expected = if not_modified { Answer::NotModified } else { Answer::Whole };
+            let expected = if not_modified { SelectedForm::NotModified } else { SelectedForm::Whole };
             assert_eq!(decide(&both, method, &request, Some(10)), expected, "{request}");
         }
     }
     let found = stored(404, &lines);
-    assert_eq!(decide(&found, "GET", "If-None-Match: \"x\"\r\n", Some(10)), Answer::Whole, "not for errors");
+    assert_eq!(decide(&found, "GET", "If-None-Match: \"x\"\r\n", Some(10)), SelectedForm::Whole, "not for errors");
     // RFC 9111 §4.3.2: Date stands in for Last-Modified.
     let dated = stored(200, "Date: Sun, 06 Nov 1994 07:49:37 GMT\r\nETag: \"x\"\r\n");
-    assert_eq!(decide(&dated, "GET", &format!("If-Modified-Since: {SAME}\r\n"), None), Answer::NotModified);
-    assert_eq!(decide(&dated, "GET", &format!("If-Modified-Since: {BEFORE}\r\n"), None), Answer::Whole);
+    assert_eq!(decide(&dated, "GET", &format!("If-Modified-Since: {SAME}\r\n"), None), SelectedForm::NotModified);
+    assert_eq!(decide(&dated, "GET", &format!("If-Modified-Since: {BEFORE}\r\n"), None), SelectedForm::Whole);
     let weak = stored(200, "ETag: W/\"x\"\r\n");
-    assert_eq!(decide(&weak, "GET", "If-None-Match: W/\"x\"\r\n", None), Answer::NotModified);
+    assert_eq!(decide(&weak, "GET", "If-None-Match: W/\"x\"\r\n", None), SelectedForm::NotModified);
 }
 
 /// RFC 9110 §14.
 #[test]
 fn ranges_of_a_whole() {
     let whole = stored(200, &format!("ETag: \"x\"\r\nLast-Modified: {SAME}\r\n"));
-    let part = |first, last| Answer::Part(Part { first, last });
+    let part = |first, last| SelectedForm::Part(ByteRange { first, last });
     for (request, expected) in [
         ("Range: bytes=0-1\r\n".to_owned(), part(0, 1)),
         ("Range: bytes=1-\r\n".to_owned(), part(1, 999)),
         ("Range: bytes=-1\r\n".to_owned(), part(999, 999)),
-        ("Range: bytes=1000-\r\n".to_owned(), Answer::Unsatisfiable),
-        ("Range: items=0-1\r\n".to_owned(), Answer::Whole),
-        ("Range: bytes=0-1\r\nRange: bytes=2-3\r\n".to_owned(), Answer::Whole),
+        ("Range: bytes=1000-\r\n".to_owned(), SelectedForm::Unsatisfiable),
+        ("Range: items=0-1\r\n".to_owned(), SelectedForm::Whole),
+        ("Range: bytes=0-1\r\nRange: bytes=2-3\r\n".to_owned(), SelectedForm::Whole),
         ("Range: bytes=0-1\r\nIf-Range: \"x\"\r\n".to_owned(), part(0, 1)),
-        ("Range: bytes=0-1\r\nIf-Range: W/\"x\"\r\n".to_owned(), Answer::Whole),
-        ("Range: bytes=0-1\r\nIf-Range: \"y\"\r\n".to_owned(), Answer::Whole),
+        ("Range: bytes=0-1\r\nIf-Range: W/\"x\"\r\n".to_owned(), SelectedForm::Whole),
+        ("Range: bytes=0-1\r\nIf-Range: \"y\"\r\n".to_owned(), SelectedForm::Whole),
         (format!("Range: bytes=0-1\r\nIf-Range: {SAME}\r\n"), part(0, 1)),
-        (format!("Range: bytes=0-1\r\nIf-Range: {AFTER}\r\n"), Answer::Whole),
-        ("Range: bytes=0-1\r\nIf-None-Match: \"x\"\r\n".to_owned(), Answer::NotModified),
+        (format!("Range: bytes=0-1\r\nIf-Range: {AFTER}\r\n"), SelectedForm::Whole),
+        ("Range: bytes=0-1\r\nIf-None-Match: \"x\"\r\n".to_owned(), SelectedForm::NotModified),
     ] {
         assert_eq!(decide(&whole, "GET", &request, Some(1000)), expected, "{request}");
     }
-    assert!(matches!(decide(&whole, "GET", "Range: bytes=0-1,500-501\r\n", Some(1000)), Answer::Parts(_)));
-    assert_eq!(decide(&whole, "HEAD", "Range: bytes=0-1\r\n", Some(1000)), Answer::Whole);
-    assert_eq!(decide(&whole, "GET", "Range: bytes=0-1\r\n", None), Answer::Whole, "its length is not known yet");
-    assert_eq!(decide(&stored(404, ""), "GET", "Range: bytes=0-1\r\n", Some(1000)), Answer::Whole);
+    assert!(matches!(decide(&whole, "GET", "Range: bytes=0-1,500-501\r\n", Some(1000)), SelectedForm::Parts(_)));
+    assert_eq!(decide(&whole, "HEAD", "Range: bytes=0-1\r\n", Some(1000)), SelectedForm::Whole);
+    assert_eq!(decide(&whole, "GET", "Range: bytes=0-1\r\n", None), SelectedForm::Whole, "its length is not known yet");
+    assert_eq!(decide(&stored(404, ""), "GET", "Range: bytes=0-1\r\n", Some(1000)), SelectedForm::Whole);
 }
 
 /// RFC 9111 §3.3.
@@ -87,26 +87,26 @@ fn ranges_of_a_part() {
             format!("Cache-Control: max-age=60\r\nContent-Range: bytes 100-299/{total}\r\nContent-Length: 200\r\n");
         stored_with("Range: bytes=100-299\r\n", 206, &lines, &Rules::default())
     };
-    let held = |first, last| Answer::Part(Part { first, last });
+    let held = |first, last| SelectedForm::Part(ByteRange { first, last });
     for (total, range, expected) in [
         ("300", "bytes=100-299", held(100, 299)),
         ("300", "bytes=150-", held(150, 299)),
         ("300", "bytes=-10", held(290, 299)),
-        ("300", "bytes=-201", Answer::NotHeld),
-        ("300", "bytes=300-", Answer::Unsatisfiable),
+        ("300", "bytes=-201", SelectedForm::NotHeld),
+        ("300", "bytes=300-", SelectedForm::Unsatisfiable),
         ("1000", "bytes=150-160", held(150, 160)),
-        ("1000", "bytes=150-", Answer::NotHeld),
-        ("1000", "bytes=99-100", Answer::NotHeld),
-        ("1000", "bytes=100-110,500-510", Answer::NotHeld),
-        ("1000", "x", Answer::NotHeld),
+        ("1000", "bytes=150-", SelectedForm::NotHeld),
+        ("1000", "bytes=99-100", SelectedForm::NotHeld),
+        ("1000", "bytes=100-110,500-510", SelectedForm::NotHeld),
+        ("1000", "x", SelectedForm::NotHeld),
         ("*", "bytes=150-160", held(150, 160)),
-        ("*", "bytes=150-", Answer::NotHeld),
-        ("*", "bytes=-1", Answer::NotHeld),
-        ("*", "bytes=18446744073709551615-", Answer::NotHeld),
+        ("*", "bytes=150-", SelectedForm::NotHeld),
+        ("*", "bytes=-1", SelectedForm::NotHeld),
+        ("*", "bytes=18446744073709551615-", SelectedForm::NotHeld),
     ] {
         assert_eq!(decide(&part(total), "GET", &format!("Range: {range}\r\n"), None), expected, "{range} of {total}");
     }
-    assert_eq!(decide(&part("300"), "GET", "", None), Answer::NotHeld);
+    assert_eq!(decide(&part("300"), "GET", "", None), SelectedForm::NotHeld);
 }
 
 #[test]

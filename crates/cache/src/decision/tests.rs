@@ -1,4 +1,6 @@
-use super::{Failure, Intake, Verdict, decide_failure, decide_miss, decide_parts, decide_request, decide_stored};
+use super::{
+    Intake, OriginFailureKind, Verdict, decide_failure, decide_miss, decide_parts, decide_request, decide_stored,
+};
 use crate::lines::with_fields;
 use crate::parts::{Stretch, whole_of};
 use crate::reason::Lookup;
@@ -6,7 +8,7 @@ use crate::request::CacheRequest;
 use crate::rules::Rules;
 use crate::storable::tests::{RESPONSE_TIME_S, stored_with};
 use crate::stored::Stored;
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 
 fn with_request<T>(method: &str, lines: &str, check: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
     with_fields(lines.as_bytes(), |fields| {
@@ -188,27 +190,39 @@ fn failures() {
     let rules = Rules { stale_if_error_s: 5, ..Rules::default() };
     let pass = ("forward", ErrorPassed);
     for (directives, request, failure, after_s, expected) in [
-        ("max-age=60", "", Failure::Unreachable, 63, ("serve stale", HitIfUnreachable)),
-        ("max-age=60", "", Failure::Status(503), 63, ("serve stale", HitIfError)),
-        ("max-age=60", "", Failure::Status(503), 64, pass),
-        ("max-age=60", "", Failure::Status(501), 63, pass),
-        ("max-age=60, stale-if-error=100", "", Failure::Status(500), 158, ("serve stale", HitIfError)),
-        ("max-age=60, stale-if-error=0", "", Failure::Status(500), 60, pass),
-        ("max-age=60, must-revalidate", "", Failure::Unreachable, 60, pass),
-        ("max-age=60, proxy-revalidate", "", Failure::Unreachable, 60, pass),
-        ("max-age=60, no-cache", "", Failure::Unreachable, 0, pass),
-        ("s-maxage=60", "", Failure::Unreachable, 60, pass),
+        ("max-age=60", "", OriginFailureKind::Unreachable, 63, ("serve stale", HitIfUnreachable)),
+        ("max-age=60", "", OriginFailureKind::Status(503), 63, ("serve stale", HitIfError)),
+        ("max-age=60", "", OriginFailureKind::Status(503), 64, pass),
+        ("max-age=60", "", OriginFailureKind::Status(501), 63, pass),
+        ("max-age=60, stale-if-error=100", "", OriginFailureKind::Status(500), 158, ("serve stale", HitIfError)),
+        ("max-age=60, stale-if-error=0", "", OriginFailureKind::Status(500), 60, pass),
+        ("max-age=60, must-revalidate", "", OriginFailureKind::Unreachable, 60, pass),
+        ("max-age=60, proxy-revalidate", "", OriginFailureKind::Unreachable, 60, pass),
+        ("max-age=60, no-cache", "", OriginFailureKind::Unreachable, 0, pass),
+        ("s-maxage=60", "", OriginFailureKind::Unreachable, 60, pass),
         (
             "max-age=60",
             "Cache-Control: stale-if-error=50\r\n",
-            Failure::Unreachable,
+            OriginFailureKind::Unreachable,
             100,
             ("serve stale", HitIfUnreachable),
         ),
-        ("max-age=60, must-revalidate", "Cache-Control: stale-if-error=50\r\n", Failure::Unreachable, 60, pass),
-        ("max-age=60", "Cache-Control: no-cache\r\n", Failure::Unreachable, 10, ("serve stale", HitIfUnreachable)),
-        ("max-age=60", "If-Match: \"x\"\r\n", Failure::Unreachable, 60, pass),
-        ("max-age=60", "Authorization: x\r\n", Failure::Unreachable, 60, pass),
+        (
+            "max-age=60, must-revalidate",
+            "Cache-Control: stale-if-error=50\r\n",
+            OriginFailureKind::Unreachable,
+            60,
+            pass,
+        ),
+        (
+            "max-age=60",
+            "Cache-Control: no-cache\r\n",
+            OriginFailureKind::Unreachable,
+            10,
+            ("serve stale", HitIfUnreachable),
+        ),
+        ("max-age=60", "If-Match: \"x\"\r\n", OriginFailureKind::Unreachable, 60, pass),
+        ("max-age=60", "Authorization: x\r\n", OriginFailureKind::Unreachable, 60, pass),
     ] {
         let stored = stored_with("", 200, &format!("Cache-Control: {directives}\r\nETag: \"x\"\r\n"), &rules);
         let now_s = RESPONSE_TIME_S + after_s;
@@ -246,7 +260,7 @@ fn parts_answer_what_they_hold() {
     let failed = |line: &str| {
         let sie = Stored { stale_if_error_s: 60, ..strong.clone() };
         describe(&with_request("GET", line, |request| {
-            decide_failure(request, &sie, Failure::Unreachable, &rules, RESPONSE_TIME_S + 60)
+            decide_failure(request, &sie, OriginFailureKind::Unreachable, &rules, RESPONSE_TIME_S + 60)
         }))
     };
     assert_eq!(failed("Range: bytes=0-9\r\n"), ("serve stale", Lookup::HitIfUnreachable));
@@ -261,7 +275,7 @@ fn parts_answer_together() {
         "Cache-Control: max-age=60\r\nContent-Range: bytes 0-499/1000\r\nContent-Length: 500\r\nETag: \"x\"\r\n";
     let newest = stored_with("Range: bytes=0-\r\n", 206, lines, &Rules::default());
     let (whole, total) = whole_of(&newest).unwrap();
-    let part = |first, last| Part { first, last };
+    let part = |first, last| ByteRange { first, last };
     let parts = [part(0, 499), part(600, 999)];
     let decide = |request: &str, after_s: i64| {
         with_request("GET", request, |request| {

@@ -6,7 +6,7 @@ use crate::lines::with_fields;
 use crate::rules::Rules;
 use crate::storable::tests::stored_with;
 use crate::stored::{Extent, Stored};
-use flatout_http::ranges::Part;
+use flatout_http::ranges::ByteRange;
 use proptest::prelude::*;
 
 fn part(first: u64, last: u64, total: &str, validator: &str) -> Stored {
@@ -19,8 +19,8 @@ fn part(first: u64, last: u64, total: &str, validator: &str) -> Stored {
 
 const TAG: &str = "ETag: \"x\"\r\n";
 
-fn range(first: u64, last: u64) -> Part {
-    Part { first, last }
+fn range(first: u64, last: u64) -> ByteRange {
+    ByteRange { first, last }
 }
 
 fn place(held: &[Stored], new: Stored) -> super::Placing {
@@ -149,7 +149,7 @@ proptest! {
                     part
                 }
                 Stretch::Missing(part) => {
-                    let has = |other: &Part| other.first <= part.last && part.first <= other.last;
+                    let has = |other: &ByteRange| other.first <= part.last && part.first <= other.last;
                     prop_assert!(!parts.iter().any(has));
                     part
                 }
@@ -167,7 +167,7 @@ proptest! {
         inline in prop::collection::vec(any::<bool>(), 12),
     ) {
         let whole: Vec<u8> = (0..40).collect();
-        let bytes = |part: Part| whole[part.first as usize..=part.last as usize].to_vec();
+        let bytes = |part: ByteRange| whole[part.first as usize..=part.last as usize].to_vec();
         let all = range(0, 39);
         let mut held: Vec<(Stored, Vec<u8>, bool)> = Vec::new();
         for ((first, length), is_inline) in ranges.into_iter().zip(inline) {

@@ -1,13 +1,13 @@
 //! Sites and their steps as KDL.
 
-use super::{Writer, log_name, path, quote};
+use super::{SettingWriter, log_name, path, quote};
 use crate::model::{
     Access, BasicAuth, Certificate, Config, Cors, ErrorPage, FieldOp, Handler, Matcher, Network, Protocol, RateLimit,
     Redirect, Respond, Rewrite, Route, Site, Step, StepKind,
 };
 use crate::read::{self, RECHECK_MS_DEFAULT, encode_text, show_duration};
 
-pub(super) fn encode(writer: &mut Writer, config: &Config, site: &Site) {
+pub(super) fn encode(writer: &mut SettingWriter, config: &Config, site: &Site) {
     writer.begin("site");
     for host in &site.hosts {
         writer.text(host);
@@ -46,13 +46,13 @@ pub(super) fn encode(writer: &mut Writer, config: &Config, site: &Site) {
     writer.close();
 }
 
-fn block(writer: &mut Writer, steps: &[Step]) {
+fn block(writer: &mut SettingWriter, steps: &[Step]) {
     for step in steps {
         encode_step(writer, &step.kind);
     }
 }
 
-pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
+pub(super) fn encode_step(writer: &mut SettingWriter, kind: &StepKind) {
     match kind {
         StepKind::Route(route) => encode_route(writer, route),
         StepKind::Header(operations) => fields(writer, "header", operations),
@@ -75,7 +75,7 @@ pub(super) fn encode_step(writer: &mut Writer, kind: &StepKind) {
     }
 }
 
-fn encode_route(writer: &mut Writer, route: &Route) {
+fn encode_route(writer: &mut SettingWriter, route: &Route) {
     writer.begin("route");
     // A pattern alone reads best behind the name.
     if let [Matcher::Path(patterns)] = &route.matchers[..] {
@@ -92,7 +92,7 @@ fn encode_route(writer: &mut Writer, route: &Route) {
 }
 
 /// Each in a block of its own, so that several of a kind can stand beside one another in their order.
-fn matchers(writer: &mut Writer, matchers: &[Matcher]) {
+fn matchers(writer: &mut SettingWriter, matchers: &[Matcher]) {
     for matcher in matchers {
         writer.begin("match").open();
         match matcher {
@@ -111,7 +111,7 @@ fn matchers(writer: &mut Writer, matchers: &[Matcher]) {
 }
 
 /// Changes of fields.
-pub(crate) fn fields(writer: &mut Writer, name: &str, operations: &[FieldOp]) {
+pub(crate) fn fields(writer: &mut SettingWriter, name: &str, operations: &[FieldOp]) {
     writer.begin(name).open();
     for operation in operations {
         match operation {
@@ -123,7 +123,7 @@ pub(crate) fn fields(writer: &mut Writer, name: &str, operations: &[FieldOp]) {
     writer.close();
 }
 
-fn basic_auth(writer: &mut Writer, auth: &BasicAuth) {
+fn basic_auth(writer: &mut SettingWriter, auth: &BasicAuth) {
     writer.begin("basic-auth").property("realm", &auth.realm).open();
     for (name, hash) in &auth.users {
         writer.begin("user").text(name).text(hash).end();
@@ -131,7 +131,7 @@ fn basic_auth(writer: &mut Writer, auth: &BasicAuth) {
     writer.close();
 }
 
-fn encode_access(writer: &mut Writer, access: &Access) {
+fn encode_access(writer: &mut SettingWriter, access: &Access) {
     writer.begin("access").open();
     for (allow, network) in &access.rules {
         writer.begin(if *allow { "allow" } else { "deny" });
@@ -144,12 +144,12 @@ fn encode_access(writer: &mut Writer, access: &Access) {
     writer.close();
 }
 
-fn rate_limit(writer: &mut Writer, limit: RateLimit) {
+fn rate_limit(writer: &mut SettingWriter, limit: RateLimit) {
     writer.begin("rate-limit").raw_property("requests", &limit.requests.to_string());
     writer.property("period", &show_duration(limit.period_ms)).raw_property("burst", &limit.burst.to_string()).end();
 }
 
-fn encode_cors(writer: &mut Writer, cors: &Cors) {
+fn encode_cors(writer: &mut SettingWriter, cors: &Cors) {
     writer.begin("cors");
     for origin in &cors.origins {
         writer.text(origin);
@@ -167,7 +167,7 @@ fn encode_cors(writer: &mut Writer, cors: &Cors) {
     writer.close();
 }
 
-fn encode_rewrite(writer: &mut Writer, rewrite: &Rewrite) {
+fn encode_rewrite(writer: &mut SettingWriter, rewrite: &Rewrite) {
     writer.begin("rewrite");
     match rewrite {
         Rewrite::StripPrefix(prefix) => writer.property("strip-prefix", prefix),
@@ -176,7 +176,7 @@ fn encode_rewrite(writer: &mut Writer, rewrite: &Rewrite) {
     writer.end();
 }
 
-fn error_page(writer: &mut Writer, page: &ErrorPage) {
+fn error_page(writer: &mut SettingWriter, page: &ErrorPage) {
     writer.begin("error");
     for status in &page.statuses {
         writer.raw(&status.to_string());
@@ -184,11 +184,11 @@ fn error_page(writer: &mut Writer, page: &ErrorPage) {
     writer.property("file", &path(&page.file)).end();
 }
 
-fn encode_redirect(writer: &mut Writer, redirect: &Redirect) {
+fn encode_redirect(writer: &mut SettingWriter, redirect: &Redirect) {
     writer.begin("redirect").property("to", &encode_text(&redirect.to)).raw(&redirect.status.to_string()).end();
 }
 
-fn encode_respond(writer: &mut Writer, respond: &Respond) {
+fn encode_respond(writer: &mut SettingWriter, respond: &Respond) {
     writer.begin("respond").raw(&respond.status.to_string());
     if !respond.body.is_empty() {
         writer.raw(&quote(&respond.body));

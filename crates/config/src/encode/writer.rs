@@ -7,12 +7,12 @@ const INDENT: &str = "    ";
 
 /// Writes settings one after another.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub(crate) struct SettingWriter {
     text: String,
     depth: usize,
 }
 
-impl Writer {
+impl SettingWriter {
     /// Begins a setting.
     pub(crate) fn begin(&mut self, name: &str) -> &mut Self {
         self.indent();

@@ -5,10 +5,10 @@ use super::files::is_off;
 use super::parse::{self, show_duration};
 use super::proxy::{networks, show_networks};
 use super::setting::{Setting, lifetime, read_block, read_properties, write_block};
-use super::shape::{Block, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, Shape, VALUES_MAX, property};
 use super::step::token;
 use crate::code::Code;
-use crate::encode::Writer;
+use crate::encode::SettingWriter;
 use crate::model::{CacheSettings, StatusField};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
@@ -22,13 +22,13 @@ const PROPERTIES_OF_TOP: &[&str] = &["memory", "entries"];
 const SHAPE: Shape = Shape {
     arguments: (0, 0),
     properties: PROPERTIES,
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "cache ttl=\"60s\" { stale-if-error \"1d\" }",
 };
 const QUERY: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "query { without \"utm_*\" \"fbclid\" }, or query { only \"id\" \"page\" }",
 };
 const NAMES: Shape = Shape::values(1, "without \"utm_*\" \"fbclid\"");
@@ -161,7 +161,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
     Some(cache)
 }
 
-pub(crate) fn write(writer: &mut Writer, cache: &CacheSettings) {
+pub(crate) fn write(writer: &mut SettingWriter, cache: &CacheSettings) {
     let default = CacheSettings::default();
     writer.begin("cache");
     if !cache.rules.enabled {
@@ -187,7 +187,7 @@ fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
     }
 }
 
-fn write_heuristics(writer: &mut Writer, name: &'static str, cache: &CacheSettings) {
+fn write_heuristics(writer: &mut SettingWriter, name: &'static str, cache: &CacheSettings) {
     let (rules, default) = (&cache.rules, Rules::default());
     if (rules.heuristics, rules.heuristic_max_s) == (default.heuristics, default.heuristic_max_s) {
         return;
@@ -231,7 +231,7 @@ fn query(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
     }
 }
 
-fn write_query(writer: &mut Writer, name: &'static str, cache: &CacheSettings) {
+fn write_query(writer: &mut SettingWriter, name: &'static str, cache: &CacheSettings) {
     let (kind, names) = match &cache.rules.query {
         QueryKey::All => return,
         QueryKey::Without(names) => ("without", names),
@@ -242,7 +242,12 @@ fn write_query(writer: &mut Writer, name: &'static str, cache: &CacheSettings) {
     writer.close();
 }
 
-fn write_fields(writer: &mut Writer, name: &'static str, cache: &CacheSettings, names: fn(&Rules) -> &Vec<String>) {
+fn write_fields(
+    writer: &mut SettingWriter,
+    name: &'static str,
+    cache: &CacheSettings,
+    names: fn(&Rules) -> &Vec<String>,
+) {
     if names(&cache.rules) != names(&Rules::default()) {
         writer.list_or_off(name, names(&cache.rules));
     }

@@ -3,11 +3,11 @@
 use super::Reader;
 use super::parse::{self, show_duration};
 use super::setting::{Setting, read_block, write_block};
-use super::shape::{Block, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, Shape, VALUES_MAX, property};
 use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{Writer, path, show_paths};
+use crate::encode::{SettingWriter, path, show_paths};
 use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use std::path::{Component, PathBuf};
@@ -15,7 +15,7 @@ use std::path::{Component, PathBuf};
 const SHAPE: Shape = Shape {
     arguments: (1, 1),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "files \"/srv/www\" { listing #true }",
 };
 const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.html\"") };
@@ -152,7 +152,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     Some(files)
 }
 
-pub(crate) fn write(writer: &mut Writer, files: &Files) {
+pub(crate) fn write(writer: &mut SettingWriter, files: &Files) {
     let default = Files { root: files.root.clone(), ..defaults() };
     writer.begin("files").text(&path(&files.root));
     if *files == default {
@@ -179,7 +179,7 @@ fn expires(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-fn write_codings(writer: &mut Writer, name: &'static str, codings: &[Coding], names: &[(Coding, &'static str)]) {
+fn write_codings(writer: &mut SettingWriter, name: &'static str, codings: &[Coding], names: &[(Coding, &'static str)]) {
     if codings != Coding::ALL {
         let shown = codings.iter().filter_map(|coding| names.iter().find(|(known, _)| known == coding));
         writer.list_or_off(name, &shown.map(|(_, name)| *name).collect::<Vec<_>>());

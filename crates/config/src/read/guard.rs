@@ -2,7 +2,7 @@
 
 use super::Reader;
 use super::parse::{self, NetworkError};
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
 use super::step::{field_value, token};
 use crate::code::Code;
 use crate::model::{Access, BasicAuth, Cors, Network, RateLimit};
@@ -12,26 +12,26 @@ const RULE: Shape = Shape::values(1, "deny \"10.0.0.0/8\"");
 const ACCESS: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "access { allow \"192.0.2.0/24\"; deny \"all\" }",
 };
 const RATE: Shape = Shape {
     arguments: (0, 0),
     properties: &["requests", "period", "burst"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "rate-limit requests=100 period=\"1s\" burst=200",
 };
 const AUTH: Shape = Shape {
     arguments: (0, 0),
     properties: &["realm"],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "basic-auth realm=\"Staff\" { user \"ann\" \"$argon2id$…\" }",
 };
 const USER: Shape = Shape { arguments: (2, 2), ..Shape::value("user \"ann\" \"$argon2id$…\"") };
 const CORS: Shape = Shape {
     arguments: (1, VALUES_MAX),
     properties: &["credentials", "max-age"],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "cors \"https://example.com\" max-age=\"1h\" { methods \"GET\" \"PUT\" }",
 };
 const LIST: Shape = Shape::values(1, "methods \"GET\" \"PUT\"");
@@ -168,7 +168,7 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
     }
     let max_age = property(node, "max-age").and_then(|age| reader.duration(&age.value, 0..=86_400_000));
     cors.max_age_s = max_age.map(|age_ms| (age_ms / 1_000) as u32);
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
         let list = match child.name.as_str() {
             "methods" => &mut cors.methods,

@@ -1,7 +1,7 @@
 //! Logs: the default one, named ones, and those of single sites.
 
 use super::Reader;
-use super::shape::{Block, Seen, Shape, property};
+use super::shape::{BlockRule, SeenSettings, Shape, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{LOG_MODE_DEFAULT, Log, LogField, LogFormat, LogTarget, Rotation};
@@ -11,14 +11,14 @@ use std::path::PathBuf;
 const SHAPE: Shape = Shape {
     arguments: (0, 1),
     properties: &["name", "format", "path", "off"],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "log \"access.log\" format=\"json\"",
 };
 const FIELDS: Shape = Shape::values(1, "fields \"time\" \"client\" \"status\"");
 const ROTATE: Shape = Shape {
     arguments: (0, 0),
     properties: &["size", "age", "keep"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "rotate size=\"100MiB\" age=\"1d\" keep=7",
 };
 
@@ -198,7 +198,7 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
         rotation: Rotation::default(),
         mode: LOG_MODE_DEFAULT,
     };
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
         match child.name.as_str() {
             "fields" | "rotate" | "mode" if !reader.first(&mut seen, child) => {}

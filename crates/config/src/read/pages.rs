@@ -4,9 +4,9 @@ use super::Reader;
 use super::origin::show_origin;
 use super::proxy::{TRUST, networks, read_origin, show_networks};
 use super::setting::{Setting, read_block, read_properties, write_block, write_properties};
-use super::shape::{Block, Shape, property};
+use super::shape::{BlockRule, Shape, property};
 use crate::code::Code;
-use crate::encode::{Writer, path};
+use crate::encode::{SettingWriter, path};
 use crate::model::{Database, PageSettings, Pages};
 use crate::syntax::Node;
 
@@ -16,7 +16,7 @@ const UPSTREAMS_MAX: usize = 100;
 const PAGES: Shape = Shape {
     arguments: (1, 1),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "pages \"./site\" { database \"./data/site.db\" }",
 };
 const PAGE: Shape = Shape { example: "page \"./scripts/hello.luau\"", ..PAGES };
@@ -116,7 +116,7 @@ fn read(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<Pages> {
     Some(Pages { path: reader.path(&node.arguments[0])?, settings })
 }
 
-pub(crate) fn write(writer: &mut Writer, name: &str, pages: &Pages) {
+pub(crate) fn write(writer: &mut SettingWriter, name: &str, pages: &Pages) {
     let default = PageSettings::default();
     writer.begin(name).text(&path(&pages.path));
     if pages.settings == default {

@@ -6,10 +6,10 @@ use super::parse::{digits, host_fault};
 use super::pool;
 use super::proxy::{TRUST, networks, show_networks};
 use super::setting::{Setting, read_block, write_block};
-use super::shape::{Block, Shape, VALUES_MAX};
+use super::shape::{BlockRule, Shape, VALUES_MAX};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{Writer, path, show_paths};
+use crate::encode::{SettingWriter, path, show_paths};
 use crate::model::{Handler, Php, PhpAddress, Step, StepKind};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::Ipv6Addr;
@@ -24,7 +24,7 @@ const SPOOL_BYTES_MAX: u64 = 1 << 30;
 const SHAPE: Shape = Shape {
     arguments: (1, 1),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "php \"unix:/run/php/php-fpm.sock\", or php \"tcp:127.0.0.1:9000\" { root \"/srv/www\" }",
 };
 const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.php\"") };
@@ -204,7 +204,7 @@ pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
     Ok(PhpAddress::Tcp(host.to_ascii_lowercase(), port))
 }
 
-pub(crate) fn write(writer: &mut Writer, php: &Php) {
+pub(crate) fn write(writer: &mut SettingWriter, php: &Php) {
     writer.begin("php").text(&show_address(&php.address)).open();
     write_block(writer, SETTINGS, php, &Php::default());
     writer.close();

@@ -4,10 +4,10 @@ use super::Reader;
 use super::parse::{self, show_duration};
 use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
 use super::setting::{Setting, read_properties, write_block, write_properties};
-use super::shape::{Block, Shape, property};
+use super::shape::{BlockRule, Shape, property};
 use super::step::token;
 use crate::code::Code;
-use crate::encode::Writer;
+use crate::encode::SettingWriter;
 use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 
@@ -25,19 +25,19 @@ pub(super) const HEALTH: Shape = Shape {
 pub(super) const PASSIVE: Shape = Shape {
     arguments: (0, 0),
     properties: &["failures", "pause", "off"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "passive failures=5 pause=\"5s\"",
 };
 pub(super) const CONCURRENCY: Shape = Shape {
     arguments: (0, 0),
     properties: &["min", "max", "queue", "wait"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "concurrency min=8 max=1024 queue=4096 wait=\"10s\"",
 };
 pub(super) const TIMEOUTS: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "timeouts { connect \"3s\"; head \"30s\"; body \"30s\"; idle \"30s\" }",
 };
 /// The settings of `timeouts` in `proxy` and `php`.
@@ -178,7 +178,7 @@ pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
     concurrency
 }
 
-pub(super) fn write_balance(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+pub(super) fn write_balance(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
     match &proxy.balance {
         Balance::LeastConnections => {}
         Balance::RoundRobin => writer.begin(name).text("round-robin").end(),
@@ -195,7 +195,7 @@ pub(super) fn write_balance(writer: &mut Writer, name: &'static str, proxy: &Pro
     }
 }
 
-pub(super) fn write_health_check(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+pub(super) fn write_health_check(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
     let Some(check) = &proxy.health_check else { return };
     let (first, last) = check.statuses;
     writer.begin(name).text(&check.path);
@@ -203,7 +203,7 @@ pub(super) fn write_health_check(writer: &mut Writer, name: &'static str, proxy:
     writer.property("status", &format!("{first}-{last}")).end();
 }
 
-pub(super) fn write_passive(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+pub(super) fn write_passive(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
     if proxy.passive == PassiveHealth::default() {
         return;
     }
@@ -216,7 +216,7 @@ pub(super) fn write_passive(writer: &mut Writer, name: &'static str, proxy: &Pro
     writer.end();
 }
 
-pub(super) fn write_concurrency(writer: &mut Writer, name: &'static str, proxy: &Proxy) {
+pub(super) fn write_concurrency(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
     if proxy.concurrency == Concurrency::default() {
         return;
     }
@@ -225,7 +225,7 @@ pub(super) fn write_concurrency(writer: &mut Writer, name: &'static str, proxy: 
     writer.raw_property("queue", &queue_max.to_string()).property("wait", &show_duration(queue_timeout_ms)).end();
 }
 
-pub(super) fn write_timeouts(writer: &mut Writer, name: &'static str, timeouts: &OriginTimeouts) {
+pub(super) fn write_timeouts(writer: &mut SettingWriter, name: &'static str, timeouts: &OriginTimeouts) {
     if *timeouts != OriginTimeouts::default() {
         writer.begin(name).open();
         write_block(writer, TIMEOUT_SETTINGS, timeouts, &OriginTimeouts::default());

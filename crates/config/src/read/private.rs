@@ -18,7 +18,7 @@ struct Given {
 }
 
 /// The files in which pages store data.
-struct Kept<'n> {
+struct KeptValue<'n> {
     what: &'static str,
     value: &'n Value,
 }
@@ -29,7 +29,7 @@ pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
     for site in sites {
         gather(reader, site, &mut given, &mut kept);
     }
-    for Kept { what, value } in kept {
+    for KeptValue { what, value } in kept {
         let Some(path) = written(reader, value) else { continue };
         if let Some(folder) = given.iter().find(|folder| is_given_out(&path, &folder.root, folder.hidden)) {
             let draft = reader.report.add(Code::PrivateServed, value.span, format!("visitors could load {what}"));
@@ -40,7 +40,7 @@ pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
 }
 
 /// In written order, as deep as blocks are nested, which the grammar bounds.
-fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept: &mut Vec<Kept<'n>>) {
+fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept: &mut Vec<KeptValue<'n>>) {
     for child in node.children.iter().flatten() {
         let inner = || child.children.iter().flatten();
         match child.name.as_str() {
@@ -61,9 +61,11 @@ fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept:
                         "secret" => "this secret",
                         _ => continue,
                     };
-                    kept.extend(setting.arguments.first().map(|value| Kept { what, value }));
+                    kept.extend(setting.arguments.first().map(|value| KeptValue { what, value }));
                     let migrations = setting.properties.iter().filter(|property| property.name == "migrations");
-                    kept.extend(migrations.map(|property| Kept { what: "these migrations", value: &property.value }));
+                    kept.extend(
+                        migrations.map(|property| KeptValue { what: "these migrations", value: &property.value }),
+                    );
                 }
             }
             _ => {}

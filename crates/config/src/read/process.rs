@@ -4,11 +4,11 @@ use super::Reader;
 use super::log::Logs;
 use super::proxy::TIMEOUT_MS;
 use super::setting::{Setting, names, read_block, read_properties, write_block, write_properties};
-use super::shape::{Block, Seen, Shape, property};
+use super::shape::{BlockRule, SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{Writer, path};
+use crate::encode::{SettingWriter, path};
 use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Sockets, Timeouts};
 use crate::syntax::Node;
 
@@ -17,23 +17,23 @@ const BLOCKS: &[&str] = &["site", "include", "log"];
 
 const USER: Shape = Shape { properties: &["group"], ..Shape::value("user \"www-data\" group=\"www-data\"") };
 const ADMIN: Shape =
-    Shape { arguments: (0, 1), properties: &["off"], block: Block::None, example: "admin \"/run/flatout.sock\"" };
+    Shape { arguments: (0, 1), properties: &["off"], block: BlockRule::None, example: "admin \"/run/flatout.sock\"" };
 const CACHE: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "entries"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "cache memory=\"64MiB\" entries=16384",
 };
 const PAGE_OUTPUT: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "disk"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "page-output memory=\"256MiB\" disk=\"1GiB\"",
 };
 const TIMEOUTS: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "timeouts { idle \"60s\"; head \"10s\" }",
 };
 const TIMEOUT: &str = "idle \"60s\"";
@@ -143,7 +143,7 @@ const PAGE_OUTPUT_PROPERTIES: &[Setting<PageOutputBudget>] = &[
 
 pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     let mut config = Config::default();
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     let mut logs = Logs::default();
     let mut sites = Vec::new();
     for node in nodes {
@@ -183,7 +183,7 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
 }
 
 /// Prints the settings of the whole process.
-pub(crate) fn write(writer: &mut Writer, config: &Config) {
+pub(crate) fn write(writer: &mut SettingWriter, config: &Config) {
     // Sites and logs are printed elsewhere.
     write_block(writer, SETTINGS, config, &Config::default());
 }

@@ -7,11 +7,11 @@ use super::origin::{FORM, parse_origin, show_origin};
 use super::parse;
 use super::pool;
 use super::setting::{Setting, read_block, write_block};
-use super::shape::{Block, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, Shape, VALUES_MAX, property};
 use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{Writer, path, write_fields};
+use crate::encode::{SettingWriter, path, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
@@ -32,7 +32,7 @@ const SLOW_START_MS_MAX: u64 = 3_600_000;
 const SHAPE: Shape = Shape {
     arguments: (0, ORIGINS_MAX),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "proxy \"http://127.0.0.1:3000\", or proxy { origin \"http://10.0.0.1\"; origin \"http://10.0.0.2\" weight=2 }",
 };
 const ORIGIN: Shape =
@@ -47,13 +47,13 @@ const VIA: Shape =
 const REQUEST_HEADER: Shape = Shape {
     arguments: (0, 2),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "request-header \"X-Site\" \"a\", or request-header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
 };
 const TLS: Shape = Shape {
     arguments: (0, 0),
     properties: &["insecure", "ca", "name"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "tls ca=\"origin-ca.pem\" name=\"origin.internal\"",
 };
 /// Networks whose claims about the client are trusted.
@@ -189,7 +189,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
     proxy
 }
 
-pub(crate) fn write(writer: &mut Writer, proxy: &Proxy) {
+pub(crate) fn write(writer: &mut SettingWriter, proxy: &Proxy) {
     let default = Proxy { origins: proxy.origins.clone(), ..Proxy::default() };
     let are_plain = proxy.origins.iter().all(|origin| origin.weight == 1 && !origin.backup);
     writer.begin("proxy");
@@ -371,7 +371,7 @@ pub(super) fn show_networks(networks: &[Cidr]) -> Vec<String> {
     networks.iter().map(|cidr| format!("{}/{}", cidr.address, cidr.bits)).collect()
 }
 
-fn write_tls(writer: &mut Writer, name: &'static str, draft: &Draft) {
+fn write_tls(writer: &mut SettingWriter, name: &'static str, draft: &Draft) {
     let tls = &draft.proxy.tls;
     if *tls == OriginTls::default() {
         return;

@@ -3,7 +3,7 @@
 use super::Reader;
 use super::guard;
 use super::parse;
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
 use super::step::{self, STEPS};
 use crate::code::Code;
 use crate::diagnostic::Span;
@@ -14,20 +14,20 @@ use std::collections::HashMap;
 const ROUTE: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &["method", "header"],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "route \"/api/*\" method=\"GET\" { respond 200 \"hi\" }",
 };
 const MATCH: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "match { path \"/a/*\" \"/b/*\"; method \"GET\" \"HEAD\"; header \"X-Beta\" \"yes\" }",
 };
 const VALUES: Shape = Shape::values(1, MATCH.example);
 const REDIRECT: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &["to"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "redirect \"/old/*\" to=\"/new/{rest}\" 301",
 };
 
@@ -75,7 +75,7 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
 
 fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>) {
     reader.shape(node, &MATCH);
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
         match child.name.as_str() {
             "path" | "method" if !reader.first(&mut seen, child) => {}

@@ -2,9 +2,9 @@
 //! stands in the model; reading, printing, and what is allowed where follow from the rows.
 
 use super::Reader;
-use super::shape::{Seen, Shape};
+use super::shape::{SeenSettings, Shape};
 use crate::code::Code;
-use crate::encode::{Writer, path};
+use crate::encode::{SettingWriter, path};
 use crate::syntax::{Node, Value};
 use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_size};
 use std::ops::RangeInclusive;
@@ -25,15 +25,15 @@ enum Form<T: 'static> {
     /// `#true` or `#false`.
     Flag(fn(&mut T) -> &mut bool),
     /// A whole number within bounds.
-    Number(RangeInclusive<u64>, Field<T>),
+    Number(RangeInclusive<u64>, WholeField<T>),
     /// Bytes, with a unit.
-    Size(RangeInclusive<u64>, Field<T>),
+    Size(RangeInclusive<u64>, WholeField<T>),
     /// Milliseconds, with a unit.
-    Duration(RangeInclusive<u64>, Field<T>),
+    Duration(RangeInclusive<u64>, WholeField<T>),
     /// Microseconds, with a unit.
-    DurationUs(RangeInclusive<u64>, Field<T>),
+    DurationUs(RangeInclusive<u64>, WholeField<T>),
     /// Whole seconds up to a year, with a unit: caches count no finer (RFC 9111 §1.2.2).
-    Lifetime(Field<T>),
+    Lifetime(WholeField<T>),
     /// A path, relative to the file in which it stands.
     Path(fn(&mut T) -> &mut Option<PathBuf>),
     /// Anything else.
@@ -44,10 +44,10 @@ enum Form<T: 'static> {
 pub(crate) type Read<T> = fn(&mut Reader<'_>, &Node, &mut T);
 
 /// Prints the setting of this name, and nothing where it has its default.
-pub(crate) type Write<T> = fn(&mut Writer, &'static str, &T);
+pub(crate) type Write<T> = fn(&mut SettingWriter, &'static str, &T);
 
 /// The field of a model that holds a whole number.
-pub(crate) type Field<T> = fn(&mut T) -> &mut dyn Whole;
+pub(crate) type WholeField<T> = fn(&mut T) -> &mut dyn Whole;
 
 /// A field with a whole number, perhaps one that may be left out.
 pub(crate) trait Whole {
@@ -98,7 +98,7 @@ impl<T> Setting<T> {
         name: &'static str,
         example: &'static str,
         bounds: RangeInclusive<u64>,
-        field: Field<T>,
+        field: WholeField<T>,
     ) -> Self {
         Self::new(name, Shape::value(example), Form::Number(bounds, field))
     }
@@ -107,7 +107,7 @@ impl<T> Setting<T> {
         name: &'static str,
         example: &'static str,
         bounds: RangeInclusive<u64>,
-        field: Field<T>,
+        field: WholeField<T>,
     ) -> Self {
         Self::new(name, Shape::value(example), Form::Size(bounds, field))
     }
@@ -116,7 +116,7 @@ impl<T> Setting<T> {
         name: &'static str,
         example: &'static str,
         bounds_ms: RangeInclusive<u64>,
-        field: Field<T>,
+        field: WholeField<T>,
     ) -> Self {
         Self::new(name, Shape::value(example), Form::Duration(bounds_ms, field))
     }
@@ -125,12 +125,12 @@ impl<T> Setting<T> {
         name: &'static str,
         example: &'static str,
         bounds_us: RangeInclusive<u64>,
-        field: Field<T>,
+        field: WholeField<T>,
     ) -> Self {
         Self::new(name, Shape::value(example), Form::DurationUs(bounds_us, field))
     }
 
-    pub(super) const fn lifetime(name: &'static str, example: &'static str, field: Field<T>) -> Self {
+    pub(super) const fn lifetime(name: &'static str, example: &'static str, field: WholeField<T>) -> Self {
         Self::new(name, Shape::value(example), Form::Lifetime(field))
     }
 
@@ -238,7 +238,7 @@ pub(super) fn names<T>(rows: &[Setting<T>]) -> Vec<&'static str> {
 
 /// Reads the block of `node` by `rows`.
 pub(super) fn read_block<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Setting<T>], model: &mut T) {
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
         match rows.iter().find(|row| row.name == child.name) {
             None => reader.unknown(child, &names(rows)),
@@ -258,7 +258,7 @@ pub(super) fn read_properties<T>(reader: &mut Reader<'_>, node: &Node, rows: &[S
 }
 
 /// Prints the settings that differ from `default`, one a line.
-pub(super) fn write_block<T: Clone>(writer: &mut Writer, rows: &[Setting<T>], model: &T, default: &T) {
+pub(super) fn write_block<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {
         if let Form::Custom { write, .. } = row.form {
@@ -274,7 +274,7 @@ pub(super) fn write_block<T: Clone>(writer: &mut Writer, rows: &[Setting<T>], mo
 }
 
 /// Prints the properties that differ from `default`, behind the setting that was begun.
-pub(super) fn write_properties<T: Clone>(writer: &mut Writer, rows: &[Setting<T>], model: &T, default: &T) {
+pub(super) fn write_properties<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {
         match row.show(&mut model, &mut default) {

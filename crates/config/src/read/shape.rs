@@ -16,14 +16,14 @@ pub(super) struct Shape {
     /// Fewest and most values.
     pub(super) arguments: (usize, usize),
     pub(super) properties: &'static [&'static str],
-    pub(super) block: Block,
+    pub(super) block: BlockRule,
     /// How it is written, for those who wrote it otherwise.
     pub(super) example: &'static str,
 }
 
 /// True if a setting has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Block {
+pub(super) enum BlockRule {
     None,
     Optional,
     Needed,
@@ -32,7 +32,7 @@ pub(super) enum Block {
 impl Shape {
     /// One value, no properties, no block.
     pub(super) const fn value(example: &'static str) -> Self {
-        Self { arguments: (1, 1), properties: &[], block: Block::None, example }
+        Self { arguments: (1, 1), properties: &[], block: BlockRule::None, example }
     }
 
     /// Whatever a setting's own reader makes of it.
@@ -46,13 +46,13 @@ impl Shape {
 
     /// Some values, no properties, no block.
     pub(super) const fn values(least: usize, example: &'static str) -> Self {
-        Self { arguments: (least, VALUES_MAX), properties: &[], block: Block::None, example }
+        Self { arguments: (least, VALUES_MAX), properties: &[], block: BlockRule::None, example }
     }
 }
 
 /// Settings seen in a block, so that none is given twice.
 #[derive(Debug, Default)]
-pub(super) struct Seen<'a>(Vec<(&'a str, Span)>);
+pub(super) struct SeenSettings<'a>(Vec<(&'a str, Span)>);
 
 /// Where each setting belongs, for those who put it elsewhere.
 fn homes() -> [(&'static str, Vec<&'static str>); 12] {
@@ -149,15 +149,15 @@ impl Reader<'_> {
         }
         self.properties(node, shape);
         match (&node.children, shape.block) {
-            (Some(_), Block::None) => {
+            (Some(_), BlockRule::None) => {
                 let message = format!("`{name}` takes no block");
                 self.report.add(Code::BlockUnexpected, node.span, message).note(format!("as in: {}", shape.example));
             }
-            (None, Block::Needed) => {
+            (None, BlockRule::Needed) => {
                 let message = format!("`{name}` needs a block");
                 self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
             }
-            (Some(children), Block::Needed) if children.is_empty() => {
+            (Some(children), BlockRule::Needed) if children.is_empty() => {
                 let message = format!("the block of `{name}` is empty");
                 self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
             }
@@ -198,7 +198,7 @@ impl Reader<'_> {
     }
 
     /// Returns true if the setting comes for the first time in its block; reported when not.
-    pub(super) fn first<'n>(&mut self, seen: &mut Seen<'n>, node: &'n Node) -> bool {
+    pub(super) fn first<'n>(&mut self, seen: &mut SeenSettings<'n>, node: &'n Node) -> bool {
         if let Some((_, first)) = seen.0.iter().find(|(name, _)| *name == node.name) {
             let message = format!("`{}` is given twice", node.name);
             self.report.add(Code::GivenTwice, node.span, message).related(*first, "first here");

@@ -5,7 +5,7 @@ use super::check::Listeners;
 use super::log::Logs;
 use super::parse;
 use super::php;
-use super::shape::{Block, Seen, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
 use super::step::{self, STEPS};
 use crate::code::Code;
 use crate::model::{Certificate, Listener, Protocol, Site};
@@ -18,19 +18,19 @@ const SETTINGS: &[&str] = &["listen", "tls", "log", "recheck", "watch"];
 const SHAPE: Shape = Shape {
     arguments: (0, VALUES_MAX),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "site \"example.com\" { files \"/srv/www\" }",
 };
 const LISTEN: Shape = Shape {
     arguments: (1, 1),
     properties: &["tls", "h2c", "redirect-https"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "listen \"0.0.0.0:443\" tls=#true",
 };
 const TLS: Shape = Shape {
     arguments: (0, 1),
     properties: &["cert", "key"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "tls cert=\"chain.pem\" key=\"key.pem\"",
 };
 const RECHECK: Shape = Shape::value("recheck \"1s\"");
@@ -51,7 +51,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, listeners: &mut Listene
         log: logs.of_all_sites(),
         ..Site::default()
     };
-    let mut seen = Seen::default();
+    let mut seen = SeenSettings::default();
     let mut steps = Vec::new();
     let mut listens = false;
     for child in node.children.iter().flatten() {

@@ -1,13 +1,13 @@
 //! `sockets`: how sockets are opened and used. Nobody needs it to serve; it is there to measure what each feature is worth.
 
 use super::setting::Setting;
-use super::shape::{Block, Shape};
+use super::shape::{BlockRule, Shape};
 use crate::model::Sockets;
 
 pub(super) const SHAPE: Shape = Shape {
     arguments: (0, 0),
     properties: &[],
-    block: Block::Needed,
+    block: BlockRule::Needed,
     example: "sockets { defer-accept #false; accept-batch 1 }",
 };
 const FLAG: &str = "defer-accept #false";

@@ -9,7 +9,7 @@ use super::parse;
 use super::php;
 use super::proxy;
 use super::route;
-use super::shape::{Block, Shape, VALUES_MAX, property};
+use super::shape::{BlockRule, Shape, VALUES_MAX, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
@@ -45,7 +45,7 @@ pub(super) const STEPS: &[&str] = &[
 const HEADER: Shape = Shape {
     arguments: (0, 2),
     properties: &[],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "header \"X-Frame-Options\" \"DENY\", or header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
 };
 const SET: Shape = Shape { arguments: (2, 2), ..Shape::value("set \"X-Frame-Options\" \"DENY\"") };
@@ -54,22 +54,22 @@ const HINTS: Shape = Shape::values(1, "early-hints \"</app.css>; rel=preload; as
 const ERROR: Shape = Shape {
     arguments: (1, VALUES_MAX),
     properties: &["file"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "error 404 file=\"404.html\"",
 };
 const REWRITE: Shape = Shape {
     arguments: (0, 0),
     properties: &["strip-prefix", "to"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "rewrite to=\"/index.php\"",
 };
 const RESPOND: Shape = Shape {
     arguments: (1, 2),
     properties: &["type"],
-    block: Block::None,
+    block: BlockRule::None,
     example: "respond 200 \"hello\" type=\"text/plain\"",
 };
-const METRICS: Shape = Shape { arguments: (0, 0), properties: &[], block: Block::None, example: "metrics" };
+const METRICS: Shape = Shape { arguments: (0, 0), properties: &[], block: BlockRule::None, example: "metrics" };
 
 /// The type of a text that is answered, when none is given.
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";

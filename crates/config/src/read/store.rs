@@ -2,9 +2,9 @@
 
 use super::Reader;
 use super::setting::{Setting, read_properties, write_properties};
-use super::shape::{Block, Shape};
+use super::shape::{BlockRule, Shape};
 use crate::code::Code;
-use crate::encode::{Writer, path};
+use crate::encode::{SettingWriter, path};
 use crate::model::StoreBudget;
 use crate::syntax::Node;
 use flatout_units::quantity::{self, exact_size};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub(super) const SHAPE: Shape = Shape {
     arguments: (0, 0),
     properties: &["memory", "hot-objects"],
-    block: Block::Optional,
+    block: BlockRule::Optional,
     example: "store memory=\"256MiB\" hot-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }",
 };
 const DISK: Shape = Shape { arguments: (2, 2), ..Shape::value("disk \"/var/cache/flatout\" \"10GiB\"") };
@@ -53,7 +53,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
     budget
 }
 
-pub(super) fn write(writer: &mut Writer, store: &StoreBudget) {
+pub(super) fn write(writer: &mut SettingWriter, store: &StoreBudget) {
     let default = StoreBudget::default();
     if *store == default {
         return;

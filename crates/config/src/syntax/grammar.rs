@@ -1,6 +1,6 @@
 //! Tokens to the tree, with a message for every mistake that people make.
 
-use super::{Annotation, DEPTH_MAX, Kind, Node, Property, Scalar, TEXT_BYTES_MAX, Token, Value, scan};
+use super::{Annotation, DEPTH_MAX, Node, Property, Scalar, TEXT_BYTES_MAX, Token, TokenKind, Value, scan};
 use crate::code::Code;
 use crate::diagnostic::{Draft, Report, Span};
 
@@ -16,7 +16,7 @@ pub fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
 }
 
 /// An open block.
-struct Frame {
+struct OpenBlock {
     /// The setting that the block belongs to; what stands in the file itself belongs to none.
     node: Option<Node>,
     /// True if the setting, or the block, is taken out by `/-`.
@@ -35,7 +35,7 @@ pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
     tokens: Vec<Token>,
     at: usize,
-    frames: Vec<Frame>,
+    frames: Vec<OpenBlock>,
     /// The first block whose closing brace is not indented as its opening line is.
     crooked: Option<Span>,
     /// Where the line of the last token begins.
@@ -55,18 +55,18 @@ impl Parser<'_> {
         let mut dropped = None;
         while let Some(token) = self.next() {
             match token.kind {
-                Kind::Newline | Kind::LineComment | Kind::BlockComment | Kind::Continuation => {}
-                Kind::Semicolon => {
+                TokenKind::Newline | TokenKind::LineComment | TokenKind::BlockComment | TokenKind::Continuation => {}
+                TokenKind::Semicolon => {
                     self.add(Code::Syntax, token, "nothing stands before this `;`");
                 }
-                Kind::Slashdash => {
+                TokenKind::Slashdash => {
                     self.dangling(dropped.replace(token));
                 }
-                Kind::Close => {
+                TokenKind::Close => {
                     self.dangling(dropped.take());
                     self.close(token);
                 }
-                Kind::Open => {
+                TokenKind::Open => {
                     dropped = None;
                     self.add(Code::NameMissing, token, "a block without a name")
                         .label("the name of its setting stands before the brace, on the same line");
@@ -123,8 +123,8 @@ impl Parser<'_> {
     /// Keeps in mind where the line begins: looking for it again at each brace would take a hostile file's square.
     fn pass(&mut self, token: Token) {
         match token.kind {
-            Kind::Newline | Kind::Continuation => self.line_start = token.end,
-            Kind::BlockComment | Kind::Quoted => {
+            TokenKind::Newline | TokenKind::Continuation => self.line_start = token.end,
+            TokenKind::BlockComment | TokenKind::Quoted => {
                 if let Some(at) = self.content(token).rfind('\n') {
                     self.line_start = token.start + at + 1;
                 }
@@ -136,12 +136,12 @@ impl Parser<'_> {
     /// The next token that is neither comment nor continued line.
     fn peek(&self) -> Option<Token> {
         let rest = self.tokens.get(self.at..)?;
-        rest.iter().find(|token| !matches!(token.kind, Kind::BlockComment | Kind::Continuation)).copied()
+        rest.iter().find(|token| !matches!(token.kind, TokenKind::BlockComment | TokenKind::Continuation)).copied()
     }
 
     fn skip_to_peeked(&mut self) {
         while let Some(token) = self.tokens.get(self.at)
-            && matches!(token.kind, Kind::BlockComment | Kind::Continuation)
+            && matches!(token.kind, TokenKind::BlockComment | TokenKind::Continuation)
         {
             let token = *token;
             self.at += 1;
@@ -165,7 +165,7 @@ impl Parser<'_> {
     fn push_frame(&mut self, node: Option<Node>, node_dropped: bool, block_dropped: bool, open: Span) {
         let line = &self.text[self.line_start..];
         let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
-        self.frames.push(Frame { node, node_dropped, block_dropped, nodes: Vec::new(), open, indent });
+        self.frames.push(OpenBlock { node, node_dropped, block_dropped, nodes: Vec::new(), open, indent });
     }
 
     fn open(&mut self, open: Option<Open>, token: Token, block_dropped: bool) {
@@ -203,11 +203,11 @@ impl Parser<'_> {
     fn behind_block(&mut self, open: Open, block_dropped: bool) {
         self.skip_to_peeked();
         match self.peek() {
-            Some(token) if token.kind == Kind::Slashdash => {
+            Some(token) if token.kind == TokenKind::Slashdash => {
                 self.at += 1;
                 self.skip_to_peeked();
                 match self.next() {
-                    Some(brace) if brace.kind == Kind::Open => return self.open(Some(open), brace, true),
+                    Some(brace) if brace.kind == TokenKind::Open => return self.open(Some(open), brace, true),
                     _ => {
                         self.add(Code::Syntax, token, "behind a block, `/-` can take out another block only");
                     }
@@ -215,17 +215,17 @@ impl Parser<'_> {
             }
             None => {}
             // Another block was taken out, and this is the one that counts.
-            Some(token) if token.kind == Kind::Open && block_dropped && open.node.children.is_none() => {
+            Some(token) if token.kind == TokenKind::Open && block_dropped && open.node.children.is_none() => {
                 self.skip_to_peeked();
                 self.at += 1;
                 return self.open(Some(open), token, false);
             }
             Some(token) => match token.kind {
-                Kind::Semicolon => {
+                TokenKind::Semicolon => {
                     self.skip_to_peeked();
                     self.at += 1;
                 }
-                Kind::Newline | Kind::Close | Kind::LineComment => {}
+                TokenKind::Newline | TokenKind::Close | TokenKind::LineComment => {}
                 _ => {
                     self.add(Code::Syntax, token, "a new line is needed behind a block")
                         .label("this begins another setting: put it on a line of its own, or `;` before it");
@@ -239,8 +239,8 @@ impl Parser<'_> {
     fn name(&mut self, dropped: bool) -> Option<Open> {
         let token = self.next()?;
         match token.kind {
-            Kind::Word | Kind::Quoted => {}
-            Kind::ParenOpen => {
+            TokenKind::Word | TokenKind::Quoted => {}
+            TokenKind::ParenOpen => {
                 self.add(Code::AnnotationUnknown, token, "nothing stands in parentheses before a name");
                 self.skip_parentheses();
                 return None;
@@ -272,28 +272,28 @@ impl Parser<'_> {
             };
             match token.kind {
                 // What is taken out may stand on the next line.
-                Kind::Newline | Kind::LineComment if slashdash.is_some() => {}
-                Kind::Newline | Kind::Semicolon | Kind::LineComment => {
+                TokenKind::Newline | TokenKind::LineComment if slashdash.is_some() => {}
+                TokenKind::Newline | TokenKind::Semicolon | TokenKind::LineComment => {
                     self.dangling(slashdash);
                     return self.attach(open);
                 }
-                Kind::Close => {
+                TokenKind::Close => {
                     self.at -= 1;
                     self.dangling(slashdash);
                     return self.attach(open);
                 }
-                Kind::Open => return self.open(Some(open), token, slashdash.is_some()),
-                Kind::Slashdash => {
+                TokenKind::Open => return self.open(Some(open), token, slashdash.is_some()),
+                TokenKind::Slashdash => {
                     if token.start == touched {
                         self.touching(token);
                     }
                     self.dangling(slashdash.replace(token));
                 }
-                Kind::ParenClose => {
+                TokenKind::ParenClose => {
                     self.add(Code::Syntax, token, "this `)` closes nothing");
                 }
-                Kind::Equals => self.stray_equals(token, &open),
-                Kind::ParenOpen if token.start == touched => self.call(&open),
+                TokenKind::Equals => self.stray_equals(token, &open),
+                TokenKind::ParenOpen if token.start == touched => self.call(&open),
                 _ => {
                     if token.start == touched {
                         self.touching(token);
@@ -326,7 +326,7 @@ impl Parser<'_> {
     fn call(&mut self, open: &Open) {
         let word = open.node.arguments.last().map(|value| (value.span, self.text_of(value.span).to_owned()));
         let (span, word) = word.unwrap_or((open.node.span, open.node.name.clone()));
-        let argument = self.peek().filter(|next| next.kind == Kind::Quoted || next.kind == Kind::Word);
+        let argument = self.peek().filter(|next| next.kind == TokenKind::Quoted || next.kind == TokenKind::Word);
         let argument = argument.map_or_else(String::new, |next| self.content(next).trim_matches('"').to_owned());
         self.skip_parentheses();
         let span = Span { end: self.tokens[self.at - 1].end as u32, ..span };
@@ -347,8 +347,12 @@ impl Parser<'_> {
     fn skip_parentheses(&mut self) {
         while let Some(token) = self.tokens.get(self.at) {
             match token.kind {
-                Kind::Newline | Kind::Semicolon | Kind::Open | Kind::Close | Kind::LineComment => return,
-                Kind::ParenClose => {
+                TokenKind::Newline
+                | TokenKind::Semicolon
+                | TokenKind::Open
+                | TokenKind::Close
+                | TokenKind::LineComment => return,
+                TokenKind::ParenClose => {
                     self.at += 1;
                     return;
                 }
@@ -359,16 +363,15 @@ impl Parser<'_> {
 
     /// A value, or a property.
     fn entry(&mut self, token: Token, open: &mut Open, dropped: bool) {
-        let is_key = matches!(token.kind, Kind::Word | Kind::Quoted);
-        if is_key && self.peek().is_some_and(|next| next.kind == Kind::Equals) {
+        let is_key = matches!(token.kind, TokenKind::Word | TokenKind::Quoted);
+        if is_key && self.peek().is_some_and(|next| next.kind == TokenKind::Equals) {
             let name = self.scalar(token, true);
             self.skip_to_peeked();
             let Some(equals) = self.next() else { return };
             self.skip_to_peeked();
-            let Some(first) = self
-                .peek()
-                .filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword | Kind::ParenOpen))
-            else {
+            let Some(first) = self.peek().filter(|next| {
+                matches!(next.kind, TokenKind::Word | TokenKind::Quoted | TokenKind::Keyword | TokenKind::ParenOpen)
+            }) else {
                 let name = self.content(token).to_owned();
                 self.add(Code::Syntax, equals, format!("a value is missing behind `{name}=`"));
                 return;
@@ -387,7 +390,7 @@ impl Parser<'_> {
 
     /// A value, perhaps behind its annotation.
     fn value(&mut self, token: Token) -> Option<Value> {
-        if token.kind != Kind::ParenOpen {
+        if token.kind != TokenKind::ParenOpen {
             let scalar = self.scalar(token, false);
             return Some(Value { scalar, annotation: None, span: self.span(token) });
         }
@@ -400,10 +403,10 @@ impl Parser<'_> {
         self.skip_to_peeked();
         let close = self.next();
         let annotation = Annotation::of(self.content(name));
-        let closed = close.is_some_and(|close| close.kind == Kind::ParenClose);
+        let closed = close.is_some_and(|close| close.kind == TokenKind::ParenClose);
         if !closed || annotation.is_none() {
             let message = match name.kind {
-                Kind::Word if closed => format!("unknown annotation `({})`", self.content(name)),
+                TokenKind::Word if closed => format!("unknown annotation `({})`", self.content(name)),
                 _ => "this is not a valid annotation".to_owned(),
             };
             let draft = self.add(Code::AnnotationUnknown, if closed { name } else { token }, message);
@@ -415,7 +418,8 @@ impl Parser<'_> {
             }
         }
         self.skip_to_peeked();
-        let value = self.peek().filter(|next| matches!(next.kind, Kind::Word | Kind::Quoted | Kind::Keyword));
+        let value =
+            self.peek().filter(|next| matches!(next.kind, TokenKind::Word | TokenKind::Quoted | TokenKind::Keyword));
         let Some(value) = value else {
             self.add(Code::ValueMissing, token, "a value is missing behind the annotation")
                 .note("such as (env)\"NAME\" or (file)\"path\"");

@@ -1,7 +1,7 @@
 //! Tokens to values: what a word, a text or a keyword means.
 
 use super::grammar::Parser;
-use super::{Kind, Scalar, Token};
+use super::{Scalar, Token, TokenKind};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use kdl::{KdlEntry, KdlValue};
@@ -11,7 +11,7 @@ impl Parser<'_> {
     pub(super) fn scalar(&mut self, token: Token, is_name: bool) -> Scalar {
         let content = self.content(token);
         match token.kind {
-            Kind::Keyword => match content {
+            TokenKind::Keyword => match content {
                 "#false" => Scalar::Bool(false),
                 "#null" => Scalar::Null,
                 "#true" => Scalar::Bool(true),
@@ -19,7 +19,7 @@ impl Parser<'_> {
                 "#-inf" => Scalar::Float(f64::NEG_INFINITY),
                 _ => Scalar::Float(f64::NAN),
             },
-            Kind::Quoted => {
+            TokenKind::Quoted => {
                 let plain = content.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
                 match plain {
                     Some(plain) if !plain.contains(['\\', '"']) => Scalar::Text(plain.to_owned()),

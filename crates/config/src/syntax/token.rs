@@ -5,7 +5,7 @@ use crate::diagnostic::{Report, Span};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// Bare text: a name, a number, or something that needs quotes.
     Word,
     /// A text in quotes, of any of the four forms.
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 /// A token and where it stands, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
@@ -80,7 +80,7 @@ impl Scanner<'_> {
         Span::new(self.file, start, end)
     }
 
-    fn take(&mut self, kind: Kind, length: usize) {
+    fn take(&mut self, kind: TokenKind, length: usize) {
         let start = self.at;
         self.at += length;
         self.tokens.push(Token { kind, start, end: self.at });
@@ -102,19 +102,19 @@ impl Scanner<'_> {
             return false;
         };
         match c {
-            '\r' if rest.starts_with("\r\n") => self.take(Kind::Newline, 2),
-            c if is_newline(c) => self.take(Kind::Newline, c.len_utf8()),
+            '\r' if rest.starts_with("\r\n") => self.take(TokenKind::Newline, 2),
+            c if is_newline(c) => self.take(TokenKind::Newline, c.len_utf8()),
             c if is_space(c) || is_forbidden(c) => self.at += c.len_utf8(),
-            ';' => self.take(Kind::Semicolon, 1),
-            '{' => self.take(Kind::Open, 1),
-            '}' => self.take(Kind::Close, 1),
-            '(' => self.take(Kind::ParenOpen, 1),
-            ')' => self.take(Kind::ParenClose, 1),
-            '=' => self.take(Kind::Equals, 1),
+            ';' => self.take(TokenKind::Semicolon, 1),
+            '{' => self.take(TokenKind::Open, 1),
+            '}' => self.take(TokenKind::Close, 1),
+            '(' => self.take(TokenKind::ParenOpen, 1),
+            ')' => self.take(TokenKind::ParenClose, 1),
+            '=' => self.take(TokenKind::Equals, 1),
             '"' => self.quoted(0),
             '#' => self.hash(),
-            '/' if rest.starts_with("//") => self.take(Kind::LineComment, line_length(rest)),
-            '/' if rest.starts_with("/-") => self.take(Kind::Slashdash, 2),
+            '/' if rest.starts_with("//") => self.take(TokenKind::LineComment, line_length(rest)),
+            '/' if rest.starts_with("/-") => self.take(TokenKind::Slashdash, 2),
             '/' if rest.starts_with("/*") => self.block_comment(),
             '\\' => self.continuation(),
             _ => self.word(),
@@ -134,13 +134,13 @@ impl Scanner<'_> {
                 None => break,
             }
             if depth == 0 {
-                return self.take(Kind::BlockComment, length);
+                return self.take(TokenKind::BlockComment, length);
             }
         }
         let span = self.span(self.at, self.at + 2);
         self.report.add(Code::QuoteUnclosed, span, "this comment is never closed").label("no `*/` follows");
         let length = self.rest().len();
-        self.take(Kind::BlockComment, length);
+        self.take(TokenKind::BlockComment, length);
     }
 
     /// `\`, white space, perhaps a comment, and the end of the line.
@@ -155,7 +155,7 @@ impl Scanner<'_> {
             } else {
                 behind[line..].chars().next().map_or(0, char::len_utf8)
             };
-            return self.take(Kind::Continuation, length + line + newline);
+            return self.take(TokenKind::Continuation, length + line + newline);
         }
         self.word();
     }
@@ -169,14 +169,14 @@ impl Scanner<'_> {
         let length = rest.find(|c| ends_word(c) || c == '/').unwrap_or(rest.len());
         let word = &rest[..length];
         if KEYWORDS.contains(&word) {
-            return self.take(Kind::Keyword, length);
+            return self.take(TokenKind::Keyword, length);
         }
         let lower = word.to_ascii_lowercase();
         let span = self.span(self.at, self.at + length);
         if let Some(keyword) = KEYWORDS.iter().find(|keyword| strsim::damerau_levenshtein(keyword, &lower) <= 1) {
             let message = format!("unknown keyword `{word}`");
             self.report.add(Code::KeywordBare, span, message).label(format!("did you mean `{keyword}`?"));
-            return self.take(Kind::Keyword, length);
+            return self.take(TokenKind::Keyword, length);
         }
         let span = self.span(self.at, self.at + 1);
         self.report
@@ -184,7 +184,7 @@ impl Scanner<'_> {
             .label("write `//` instead")
             .note("`#` begins a keyword (`#true`) or a raw text (#\"…\"#)");
         let length = line_length(self.rest());
-        self.take(Kind::LineComment, length);
+        self.take(TokenKind::LineComment, length);
     }
 
     fn quoted(&mut self, hashes: usize) {
@@ -210,7 +210,7 @@ impl Scanner<'_> {
             }
         };
         if let Some(end) = end {
-            return self.take(Kind::Quoted, hashes + end);
+            return self.take(TokenKind::Quoted, hashes + end);
         }
         let (start, length) = (self.at, hashes + at.min(rest.len()));
         let span = self.span(start, start + hashes + quotes.len());
@@ -221,7 +221,7 @@ impl Scanner<'_> {
             draft.label(format!("no {closing} in this line"));
             draft.note("a text over several lines begins with three quotes and a new line");
         }
-        self.take(Kind::Quoted, length);
+        self.take(TokenKind::Quoted, length);
     }
 
     /// Bare text, as far as a person may mean it: paths and URLs are taken whole, to be named in one message.
@@ -238,7 +238,7 @@ impl Scanner<'_> {
             length += c.len_utf8();
         }
         let length = length.max(rest.chars().next().map_or(0, char::len_utf8));
-        self.take(Kind::Word, length);
+        self.take(TokenKind::Word, length);
     }
 }
 

@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A response of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct AdminReply {
     /// The status.
     pub status: u16,
     /// The content.
@@ -50,7 +50,7 @@ impl fmt::Display for Candidate {
 ///
 /// # Errors
 /// If none responds.
-pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<Reply, Failure> {
+pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<AdminReply, Failure> {
     let (mut stream, path) = find(candidates)?;
     let failed = |error: std::io::Error| {
         Failure::runtime(format!("the flatout behind {} does not answer: {error}", path.display()))
@@ -87,14 +87,14 @@ fn find(candidates: &[Candidate]) -> Result<(UnixStream, &Path), Failure> {
 }
 
 /// Status and content of a response that ended with its connection; `None` if it is malformed.
-fn parse_reply(answer: &[u8]) -> Option<Reply> {
+fn parse_reply(answer: &[u8]) -> Option<AdminReply> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "))?.parse::<usize>().ok()?;
     let body = &answer[end + 4..];
     // A truncated response is rejected.
-    (body.len() == length).then(|| Reply { status, body: String::from_utf8_lossy(body).into_owned() })
+    (body.len() == length).then(|| AdminReply { status, body: String::from_utf8_lossy(body).into_owned() })
 }
 
 #[cfg(test)]

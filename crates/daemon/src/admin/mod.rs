@@ -29,14 +29,14 @@ pub(crate) enum OrderKind {
 
 /// An order, and the channel for its result.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct AdminCommand {
     pub(crate) kind: OrderKind,
-    pub(crate) answer: SyncSender<Answer>,
+    pub(crate) answer: SyncSender<CommandResult>,
 }
 
 /// The result of an order: a status and a text with a line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct CommandResult {
     pub(crate) status: u16,
     pub(crate) text: String,
 }

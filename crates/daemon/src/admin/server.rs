@@ -2,13 +2,13 @@
 //! a silent connection nor a slow order delays the others.
 
 use super::socket::AdminSocket;
-use super::{Answer, Order, OrderKind};
-use crate::bell::{Bell, Event};
+use super::{AdminCommand, CommandResult, OrderKind};
 use crate::cache;
+use crate::events::{EventSender, WorkerEvent};
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
 use crate::purge::PurgeRequest;
-use crate::status::Shared;
+use crate::status::StatusState;
 use flatout_engine::MetricsFormat;
 use flatout_engine::explain::Question as Asked;
 use flatout_http::head::FieldStorage;
@@ -74,7 +74,11 @@ impl AdminThread {
 ///
 /// # Errors
 /// If no thread can be started.
-pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Result<AdminThread, Failure> {
+pub(crate) fn start(
+    socket: &AdminSocket,
+    shared: Arc<StatusState>,
+    event_sender: EventSender,
+) -> Result<AdminThread, Failure> {
     let failed = |error: io::Error| Failure::runtime(format!("cannot answer on the admin socket: {error}"));
     let listener = socket.listener.try_clone().map_err(failed)?;
     // Two processes may poll it during an upgrade, so the second must not block in accept.
@@ -84,7 +88,7 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
     let serve_all = move || {
         let mut open = Vec::new();
         while wait(&listener, &stopped) {
-            let accepted = listener.accept().and_then(|(stream, _)| begin(stream, &mut open, &shared, &bell));
+            let accepted = listener.accept().and_then(|(stream, _)| begin(stream, &mut open, &shared, &event_sender));
             match accepted {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -94,17 +98,17 @@ pub(crate) fn start(socket: &AdminSocket, shared: Arc<Shared>, bell: Bell) -> Re
         }
         // A client that has just connected is still served.
         let deadline = Instant::now() + LAST_QUESTION_TIMEOUT;
-        while open.iter().any(Connection::is_silent) && Instant::now() < deadline {
+        while open.iter().any(AdminConnection::is_silent) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        open.into_iter().for_each(Connection::finish);
+        open.into_iter().for_each(AdminConnection::finish);
     };
     let thread = thread::Builder::new().name("admin".to_owned()).spawn(serve_all).map_err(failed)?;
     Ok(AdminThread { stop, thread })
 }
 
 /// A connection and its thread.
-struct Connection {
+struct AdminConnection {
     /// The same socket, for closing it from here.
     stream: UnixStream,
     /// True if the request is complete.
@@ -112,7 +116,7 @@ struct Connection {
     thread: JoinHandle<()>,
 }
 
-impl Connection {
+impl AdminConnection {
     /// Returns whether a request may still arrive.
     fn is_silent(&self) -> bool {
         !self.is_heard.load(Ordering::Acquire) && !self.thread.is_finished()
@@ -134,26 +138,32 @@ impl Connection {
 }
 
 /// Serves `stream` on a new thread.
-fn begin(stream: UnixStream, open: &mut Vec<Connection>, shared: &Arc<Shared>, bell: &Bell) -> io::Result<()> {
+fn begin(
+    stream: UnixStream,
+    open: &mut Vec<AdminConnection>,
+    shared: &Arc<StatusState>,
+    event_sender: &EventSender,
+) -> io::Result<()> {
     open.retain(|connection| !connection.thread.is_finished());
     if open.len() >= CONNECTIONS_MAX {
-        match open.iter().position(Connection::close_if_silent) {
+        match open.iter().position(AdminConnection::close_if_silent) {
             Some(index) => open.remove(index).finish(),
             // All connections are waiting for responses, so refuse this one and ask it to retry.
             None => return refuse(stream),
         }
     }
     let is_heard = Arc::new(AtomicBool::new(false));
-    let (heard, shared, bell, own) = (Arc::clone(&is_heard), Arc::clone(shared), bell.clone(), stream.try_clone()?);
+    let (heard, shared, event_sender, own) =
+        (Arc::clone(&is_heard), Arc::clone(shared), event_sender.clone(), stream.try_clone()?);
     let serve = move || {
         let mut stream = stream;
         // A client that leaves early needs no report.
-        let _ = serve(&mut stream, &heard, &shared, &bell);
+        let _ = serve(&mut stream, &heard, &shared, &event_sender);
         // The other copy would keep it open.
         let _ = stream.shutdown(Shutdown::Both);
     };
     let thread = thread::Builder::new().name("admin-ask".to_owned()).spawn(serve)?;
-    open.push(Connection { stream: own, is_heard, thread });
+    open.push(AdminConnection { stream: own, is_heard, thread });
     Ok(())
 }
 
@@ -162,7 +172,7 @@ fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
     let text = "All admin connections are busy; retry.\n";
-    write_reply(&mut stream, &Reply::text(503, text))
+    write_reply(&mut stream, &HttpReply::text(503, text))
 }
 
 /// Waits for a client; false if the thread is to stop.
@@ -173,7 +183,7 @@ fn wait(listener: &UnixListener, stop: &OwnedFd) -> bool {
     fds[0].revents().is_empty()
 }
 
-struct Reply {
+struct HttpReply {
     status: u16,
     content_type: &'static str,
     body: String,
@@ -181,7 +191,7 @@ struct Reply {
     allow: Option<&'static str>,
 }
 
-impl Reply {
+impl HttpReply {
     fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: TEXT, body: body.into(), allow: None }
     }
@@ -192,20 +202,25 @@ impl Reply {
     }
 }
 
-fn serve(stream: &mut UnixStream, is_heard: &AtomicBool, shared: &Shared, bell: &Bell) -> io::Result<()> {
+fn serve(
+    stream: &mut UnixStream,
+    is_heard: &AtomicBool,
+    shared: &StatusState,
+    event_sender: &EventSender,
+) -> io::Result<()> {
     // Some systems pass it on from the listener.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let question = read_question(stream)?;
     is_heard.store(true, Ordering::Release);
     let reply = question.map_or_else(
-        |refusal| Reply::text(refusal.0, format!("{}\n", refusal.1)),
-        |question| answer(question, shared, bell),
+        |refusal| HttpReply::text(refusal.0, format!("{}\n", refusal.1)),
+        |question| answer(question, shared, event_sender),
     );
     write_reply(stream, &reply)
 }
 
-fn write_reply(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
+fn write_reply(stream: &mut UnixStream, reply: &HttpReply) -> io::Result<()> {
     let allow = reply.allow.map(|allow| format!("Allow: {allow}\r\n")).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n{allow}Connection: close\r\n\r\n",
@@ -220,7 +235,7 @@ fn write_reply(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
 
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Question {
+enum AdminRequest {
     /// The counters, in a format.
     Metrics(MetricsFormat),
     Status,
@@ -235,7 +250,7 @@ enum Question {
 }
 
 /// Reads a head; a status and a sentence if it is malformed.
-fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &'static str)>> {
+fn read_question(stream: &mut UnixStream) -> io::Result<Result<AdminRequest, (u16, &'static str)>> {
     let deadline = Instant::now() + QUESTION_TIMEOUT;
     let mut bytes = Vec::new();
     loop {
@@ -260,79 +275,83 @@ fn read_question(stream: &mut UnixStream) -> io::Result<Result<Question, (u16, &
     }
 }
 
-fn parse_question(bytes: &[u8]) -> Result<Option<Question>, (u16, &'static str)> {
+fn parse_question(bytes: &[u8]) -> Result<Option<AdminRequest>, (u16, &'static str)> {
     let limits = Limits { head_bytes_max: QUESTION_BYTES_MAX, target_bytes_max: QUESTION_BYTES_MAX, ..Limits::DEFAULT };
     let mut storage = FieldStorage::new();
     let head =
         parse_request_head(bytes, &limits, &mut storage).map_err(|refusal| (refusal.status(), refusal.text()))?;
     let Some(head) = head else { return Ok(None) };
-    let Target::Resource { path, query, .. } = head.target else { return Ok(Some(Question::Unknown)) };
+    let Target::Resource { path, query, .. } = head.target else { return Ok(Some(AdminRequest::Unknown)) };
     let read = matches!(head.method, Method::Get);
     let write = head.method == Method::Known("POST");
     Ok(Some(match path {
-        b"/metrics" if read => Question::Metrics(MetricsFormat::of_accept(head.fields.all("accept"))),
-        b"/status" if read => Question::Status,
+        b"/metrics" if read => AdminRequest::Metrics(MetricsFormat::of_accept(head.fields.all("accept"))),
+        b"/status" if read => AdminRequest::Status,
         b"/cache" if read => {
             let query = String::from_utf8_lossy(query.unwrap_or_default());
-            Question::Cache(cache::parse_question(&query).map(Box::new))
+            AdminRequest::Cache(cache::parse_question(&query).map(Box::new))
         }
-        b"/metrics" | b"/status" | b"/cache" => Question::Method("GET"),
-        b"/reload" if write => Question::Order(OrderKind::Reload),
-        b"/upgrade" if write => Question::Order(OrderKind::Upgrade),
-        b"/stop" if write => Question::Order(OrderKind::Stop),
+        b"/metrics" | b"/status" | b"/cache" => AdminRequest::Method("GET"),
+        b"/reload" if write => AdminRequest::Order(OrderKind::Reload),
+        b"/upgrade" if write => AdminRequest::Order(OrderKind::Upgrade),
+        b"/stop" if write => AdminRequest::Order(OrderKind::Stop),
         b"/purge" if write => {
             let query = String::from_utf8_lossy(query.unwrap_or_default());
-            Question::Purge(PurgeRequest::parse_query(&query))
+            AdminRequest::Purge(PurgeRequest::parse_query(&query))
         }
-        b"/reload" | b"/upgrade" | b"/stop" | b"/purge" => Question::Method("POST"),
-        _ => Question::Unknown,
+        b"/reload" | b"/upgrade" | b"/stop" | b"/purge" => AdminRequest::Method("POST"),
+        _ => AdminRequest::Unknown,
     }))
 }
 
-fn answer(question: Question, shared: &Shared, bell: &Bell) -> Reply {
+fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSender) -> HttpReply {
     match question {
-        Question::Metrics(format) => Reply {
+        AdminRequest::Metrics(format) => HttpReply {
             status: 200,
             content_type: format.content_type(),
             body: encode_metrics(shared, format),
             allow: None,
         },
-        Question::Status => Reply::json(&shared.status()),
+        AdminRequest::Status => HttpReply::json(&shared.status()),
         // Not on the control thread, as it may take long.
-        Question::Purge(Ok(request)) => match shared.store.purge(&request) {
-            Ok(reply) => Reply::json(&reply),
-            Err(text) => Reply::text(409, format!("error: {text}\n")),
+        AdminRequest::Purge(Ok(request)) => match shared.store.purge(&request) {
+            Ok(reply) => HttpReply::json(&reply),
+            Err(text) => HttpReply::text(409, format!("error: {text}\n")),
         },
-        Question::Purge(Err(text)) | Question::Cache(Err(text)) => Reply::text(422, format!("error: {text}\n")),
-        Question::Cache(Ok(asked)) => match shared.store.explain(&asked) {
-            Ok(reply) => Reply::json(&reply),
-            Err(text) => Reply::text(409, format!("error: {text}\n")),
+        AdminRequest::Purge(Err(text)) | AdminRequest::Cache(Err(text)) => {
+            HttpReply::text(422, format!("error: {text}\n"))
+        }
+        AdminRequest::Cache(Ok(asked)) => match shared.store.explain(&asked) {
+            Ok(reply) => HttpReply::json(&reply),
+            Err(text) => HttpReply::text(409, format!("error: {text}\n")),
         },
-        Question::Order(kind) => {
+        AdminRequest::Order(kind) => {
             let (answer, answers) = sync_channel(1);
-            bell.ring(Event::Order(Order { kind, answer }));
-            let late = |_| Answer {
+            event_sender.send(WorkerEvent::Order(AdminCommand { kind, answer }));
+            let late = |_| CommandResult {
                 status: 504,
                 text: "The server has not done it in time; its log may say why.\n".to_owned(),
             };
             let answer = answers.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(late);
-            Reply::text(answer.status, answer.text)
+            HttpReply::text(answer.status, answer.text)
         }
-        Question::Method(allow) => Reply { allow: Some(allow), ..Reply::text(405, format!("This is for {allow}.\n")) },
-        Question::Unknown => {
+        AdminRequest::Method(allow) => {
+            HttpReply { allow: Some(allow), ..HttpReply::text(405, format!("This is for {allow}.\n")) }
+        }
+        AdminRequest::Unknown => {
             let text = "There are: GET /status, GET /metrics, GET /cache, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
-            Reply::text(404, text)
+            HttpReply::text(404, text)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{OrderKind, Question, parse_question};
+    use super::{AdminRequest, OrderKind, parse_question};
     use crate::purge::{PurgeRequest, PurgeScope};
     use flatout_engine::MetricsFormat;
 
-    fn parse(text: &str) -> Result<Option<Question>, u16> {
+    fn parse(text: &str) -> Result<Option<AdminRequest>, u16> {
         parse_question(text.as_bytes()).map_err(|(status, _)| status)
     }
 
@@ -340,22 +359,22 @@ mod tests {
     fn questions_are_told_apart_however_they_are_cut() {
         let everything = PurgeRequest { scope: PurgeScope::All, soft: true, dry_run: false };
         for (line, question) in [
-            ("GET /metrics", Question::Metrics(MetricsFormat::Text)),
-            ("GET /status?x", Question::Status),
-            ("POST /reload", Question::Order(OrderKind::Reload)),
-            ("POST /upgrade", Question::Order(OrderKind::Upgrade)),
-            ("POST /stop", Question::Order(OrderKind::Stop)),
-            ("GET /reload", Question::Method("POST")),
-            ("POST /cache?url=x", Question::Method("GET")),
-            ("PUT /reload", Question::Method("POST")),
-            ("POST /status", Question::Method("GET")),
-            ("GET /", Question::Unknown),
-            ("OPTIONS *", Question::Unknown),
-            ("GET /purge?all", Question::Method("POST")),
-            ("POST /purge?all&soft", Question::Purge(Ok(everything))),
+            ("GET /metrics", AdminRequest::Metrics(MetricsFormat::Text)),
+            ("GET /status?x", AdminRequest::Status),
+            ("POST /reload", AdminRequest::Order(OrderKind::Reload)),
+            ("POST /upgrade", AdminRequest::Order(OrderKind::Upgrade)),
+            ("POST /stop", AdminRequest::Order(OrderKind::Stop)),
+            ("GET /reload", AdminRequest::Method("POST")),
+            ("POST /cache?url=x", AdminRequest::Method("GET")),
+            ("PUT /reload", AdminRequest::Method("POST")),
+            ("POST /status", AdminRequest::Method("GET")),
+            ("GET /", AdminRequest::Unknown),
+            ("OPTIONS *", AdminRequest::Unknown),
+            ("GET /purge?all", AdminRequest::Method("POST")),
+            ("POST /purge?all&soft", AdminRequest::Purge(Ok(everything))),
             (
                 "POST /purge",
-                Question::Purge(Err("say what to purge: one of url, tag, prefix, host and all".to_owned())),
+                AdminRequest::Purge(Err("say what to purge: one of url, tag, prefix, host and all".to_owned())),
             ),
         ] {
             let text = format!("{line} HTTP/1.1\r\nHost: flatout\r\n\r\n");

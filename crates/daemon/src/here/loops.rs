@@ -21,7 +21,7 @@ const HOPS_MAX: usize = 32;
 
 /// A request at one of this process's listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Arrival {
+struct LoopRequest {
     listener: usize,
     host: String,
     target: String,
@@ -43,7 +43,7 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
     // Proxies are checked even if a folder is missing.
     let compiled = || Spec::compile(&without_other_handlers(config), &Sources::default()).ok().map(Arc::new);
     let Some(spec) = spec.or_else(compiled) else { return };
-    let mut search = Search { config, spec, proxies, seen: HashSet::new(), reported: HashSet::new(), faults };
+    let mut search = LoopSearch { config, spec, proxies, seen: HashSet::new(), reported: HashSet::new(), faults };
     let paths = sample_paths(config);
     for site in &config.sites {
         for (&listener, host) in
@@ -51,26 +51,26 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
         {
             let host = host.replace('*', "any");
             for target in &paths {
-                let arrival = Arrival { listener, host: host.clone(), target: target.clone(), fields: Vec::new() };
+                let arrival = LoopRequest { listener, host: host.clone(), target: target.clone(), fields: Vec::new() };
                 search.follow(&arrival, &mut Vec::new());
             }
         }
     }
 }
 
-struct Search<'a> {
+struct LoopSearch<'a> {
     config: &'a Config,
     spec: Arc<Spec>,
     proxies: Vec<(&'a Place, &'a Proxy)>,
-    seen: HashSet<Arrival>,
+    seen: HashSet<LoopRequest>,
     /// The places of each reported loop.
     reported: HashSet<Vec<(String, u32, u32)>>,
     faults: &'a mut Vec<String>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> LoopSearch<'a> {
     /// Follows one request. `way` is its path so far: each arrival, and the proxy it reached.
-    fn follow(&mut self, arrival: &Arrival, way: &mut Vec<(Arrival, &'a Place, &'a Origin)>) {
+    fn follow(&mut self, arrival: &LoopRequest, way: &mut Vec<(LoopRequest, &'a Place, &'a Origin)>) {
         if let Some(from) = way.iter().position(|(earlier, ..)| earlier == arrival) {
             self.report(&way[from..]);
             return;
@@ -105,14 +105,15 @@ impl<'a> Search<'a> {
                 HostField::Origin => origin.host.clone(),
                 HostField::Fixed(host) => host.clone(),
             };
-            let next = Arrival { listener: reached, host, target: forwarded.target.clone(), fields: fields.clone() };
+            let next =
+                LoopRequest { listener: reached, host, target: forwarded.target.clone(), fields: fields.clone() };
             way.push((arrival.clone(), place, origin));
             self.follow(&next, way);
             way.pop();
         }
     }
 
-    fn report(&mut self, way: &[(Arrival, &Place, &Origin)]) {
+    fn report(&mut self, way: &[(LoopRequest, &Place, &Origin)]) {
         let Some((arrival, place, origin)) = way.first() else { return };
         let mut places: Vec<_> =
             way.iter().map(|(_, place, _)| (place.file.clone(), place.line, place.column)).collect();

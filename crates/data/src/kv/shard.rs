@@ -15,10 +15,10 @@ const EXPIRED_MAX: usize = 4;
 
 /// Entries of one shard.
 #[derive(Debug)]
-pub(super) struct Shard {
+pub(super) struct KvShard {
     /// First entry for each hash of a key; entries with equal hashes form a chain.
     table: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
-    entries: Vec<Entry>,
+    entries: Vec<KvEntry>,
     /// Free indices of `entries`.
     free: Vec<u32>,
     /// Expiry times with entry indices.
@@ -36,7 +36,7 @@ pub(super) struct Shard {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct KvEntry {
     hash: u64,
     key: Box<[u8]>,
     value: KvValue,
@@ -49,13 +49,13 @@ struct Entry {
     chain: u32,
 }
 
-impl Entry {
+impl KvEntry {
     fn bytes(&self) -> usize {
         self.key.len() + self.value.bytes() + ENTRY_BYTES
     }
 }
 
-impl Shard {
+impl KvShard {
     pub(super) fn new(bytes_max: usize, entries_max: usize) -> Self {
         Self {
             table: HashMap::default(),
@@ -118,7 +118,7 @@ impl Shard {
             return Some(old);
         }
         self.make_room(needed, now_ms, NONE);
-        let entry = Entry {
+        let entry = KvEntry {
             hash,
             key: key.into(),
             value,

@@ -1,4 +1,4 @@
-use super::shard::Shard;
+use super::shard::KvShard;
 use super::{Kv, KvError, KvLimits, KvValue};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ fn the_bounds_hold_and_the_wanted_stay() {
 
 #[test]
 fn what_expired_gives_way_first() {
-    let mut shard = Shard::new(1 << 20, 4);
+    let mut shard = KvShard::new(1 << 20, 4);
     for (hash, expires_ms) in [(1, 50), (2, u64::MAX), (3, 10), (4, u64::MAX)] {
         shard.set(hash, &[hash as u8], KvValue::Integer(1), expires_ms, 0);
     }
@@ -80,7 +80,7 @@ fn what_expired_gives_way_first() {
 
 #[test]
 fn equal_hashes_are_told_apart() {
-    let mut shard = Shard::new(1 << 20, 100);
+    let mut shard = KvShard::new(1 << 20, 100);
     for key in 0_u8..5 {
         assert_eq!(shard.set(7, &[key], KvValue::Integer(i64::from(key)), u64::MAX, 0), None);
     }
@@ -194,7 +194,7 @@ proptest! {
     /// A small one says what the map says, or nothing; and stays within its bounds.
     #[test]
     fn a_small_one_only_forgets(acts in proptest::collection::vec(act(), 0..300)) {
-        let mut shard = Shard::new(600, 3);
+        let mut shard = KvShard::new(600, 3);
         let mut model = HashMap::<u8, (i64, u64)>::new();
         let mut now = 0;
         for (value, (key, act)) in (0_i64..).zip(acts) {

@@ -109,17 +109,17 @@ fn a_full_file_is_an_answer() {
     )
     .unwrap();
     session.command("PRAGMA max_page_count = 20").unwrap();
-    let (queue, counters) = (crate::queue::Queue::new(), crate::database::Counters::default());
+    let (queue, counters) = (crate::queue::JobQueue::new(), crate::database::Counters::default());
     let (promises, pending): (Vec<_>, Vec<_>) = (0..50).map(|_| crate::pending::pair()).unzip();
     for promise in promises {
-        let ask = crate::database::Ask {
+        let ask = crate::database::ReadJob {
             sql: "INSERT INTO t VALUES (zeroblob(4000))".into(),
             parameters: Parameters::None,
             limits: Limits::default(),
             asked_at: std::time::Instant::now(),
             promise,
         };
-        assert!(queue.push(super::Job::One(ask), 100).is_ok());
+        assert!(queue.push(super::WriteJob::One(ask), 100).is_ok());
     }
     queue.finish();
     super::run(&crate::writing::Writing::new(&session).unwrap(), &queue, &counters);

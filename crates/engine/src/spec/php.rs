@@ -6,7 +6,7 @@ use crate::step::Kind;
 use flatout_config::model::{self, Config, Handler, Place, StepKind};
 use flatout_fastcgi::PhpStep;
 use flatout_pages::SOURCE_ENDINGS;
-use flatout_serve::sources::SourceNames;
+use flatout_serve::hidden::SourceNames;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

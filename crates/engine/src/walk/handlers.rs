@@ -16,7 +16,7 @@ use flatout_http::status::reason;
 use flatout_net::handler::Reply;
 use flatout_net::response::Response;
 use flatout_proxy::{Asking, Changes, Handled as Proxied, Making};
-use flatout_serve::files::{Found, Location};
+use flatout_serve::files::{FileLookup, Location};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -57,13 +57,13 @@ impl<T: Trace> Walk<'_, T> {
         let location =
             Location { path: &self.path, query: self.query.as_deref(), decoded: Some((&self.decoded, self.facts)) };
         match files.handle(self.request, location, &self.policy(), self.now) {
-            Found::Reply(reply) => Some(reply),
-            Found::Error(error) if pass && matches!(error.status, 404 | 405) => {
+            FileLookup::Reply(reply) => Some(reply),
+            FileLookup::Error(error) if pass && matches!(error.status, 404 | 405) => {
                 self.trace.step(step, || Effect::said(format!("{}: goes on", error.text)));
                 self.passed = Some(error.into());
                 None
             }
-            Found::Error(error) => Some(self.fail(&error.into()).into()),
+            FileLookup::Error(error) => Some(self.fail(&error.into()).into()),
         }
     }
 

@@ -11,14 +11,14 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::{Body, Response};
-use flatout_serve::files::{Found, Location, Policy};
+use flatout_serve::files::{FileLookup, HeaderPolicy, Location};
 use std::rc::Rc;
 
 /// The parts of a pending response that are needed if it fails.
 pub(super) struct Pages {
     pub(super) live: Rc<Live>,
     pub(super) numbers: Vec<u32>,
-    pub(super) policy: Rc<Policy>,
+    pub(super) policy: Rc<HeaderPolicy>,
     pub(super) now: Now,
 }
 
@@ -33,7 +33,7 @@ impl Pages {
 pub(super) fn answer_failure(
     live: &Live,
     pages: &[u32],
-    policy: &Policy,
+    policy: &HeaderPolicy,
     failure: &Failure,
     now: Now,
 ) -> (Response, Option<u32>) {
@@ -66,9 +66,9 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
         head_bytes: 0,
     };
     let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
-    let policy = Policy::default().into();
+    let policy = HeaderPolicy::default().into();
     match files.handle(&request, Location { path, query: None, decoded: None }, &policy, now) {
-        Found::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
+        FileLookup::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
-use flatout_serve::files::{Found, Location, Policy};
+use flatout_serve::files::{FileLookup, HeaderPolicy, Location};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
@@ -133,7 +133,7 @@ async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<R
     let php = live.spec.php.get(index as usize).ok_or_else(missing)?;
     let (files, path) = locate(php, &wanted.name).ok_or_else(missing)?;
     let files = live.files.get(files as usize).ok_or_else(missing)?;
-    let policy = Rc::new(Policy::default());
+    let policy = Rc::new(HeaderPolicy::default());
     let location = Location { path: &path, query: None, decoded: None };
     let found = wanted.request.with(|asked| {
         // The file is read, whatever the script was asked for; ranges and conditions are those of who reads.
@@ -149,10 +149,10 @@ async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<R
         files.handle(&Request { head: &head, offers: &Offers::new(), ..*asked }, location, &policy, Now::read())
     });
     let file = match found {
-        Found::Reply(Reply::Now(response)) => response,
-        Found::Reply(Reply::Later(response)) => response.await,
-        Found::Error(error) if error.status == 503 => return Err(Outcome::NoDescriptor.into()),
-        Found::Error(_) => return Err(missing()),
+        FileLookup::Reply(Reply::Now(response)) => response,
+        FileLookup::Reply(Reply::Later(response)) => response.await,
+        FileLookup::Error(error) if error.status == 503 => return Err(Outcome::NoDescriptor.into()),
+        FileLookup::Error(_) => return Err(missing()),
     };
     if !matches!(file.status, 200 | 206 | 304 | 412 | 416) {
         return Err(missing());

@@ -1,4 +1,4 @@
-use super::{Decoder, EMPTY_RECORDS_MAX, Event, Header, Kind, ProtocolStatus, RecordError};
+use super::{Decoder, EMPTY_RECORDS_MAX, Header, ProtocolStatus, RecordError, RecordEvent, RecordKind};
 use super::{encode_begin, encode_end, encode_stream};
 use flatout_http::feed::assert_pieces_agree;
 use proptest::prelude::*;
@@ -19,8 +19,8 @@ fn feed(decoder: &mut Decoder, input: &[u8], output: &mut Vec<u8>) -> Result<(us
         let (count, event) = decoder.decode(&input[used..])?;
         used += count;
         match event {
-            Some(Event::Stdout(bytes)) => output.extend_from_slice(bytes),
-            Some(Event::Stderr(bytes)) => output.extend(bytes.iter().map(u8::to_ascii_uppercase)),
+            Some(RecordEvent::Stdout(bytes)) => output.extend_from_slice(bytes),
+            Some(RecordEvent::Stderr(bytes)) => output.extend(bytes.iter().map(u8::to_ascii_uppercase)),
             Some(other) => output.extend_from_slice(format!("[{other:?}]").as_bytes()),
             None => {}
         }
@@ -53,7 +53,7 @@ fn an_answer_comes_out_however_it_is_cut() {
     // What lies behind the end is not used.
     let more = [end(0), b"more".to_vec()].concat();
     let (used, event) = Decoder::default().decode(&more).unwrap();
-    assert_eq!((used, event), (16, Some(Event::End { app_status: 258, status: ProtocolStatus::Complete })));
+    assert_eq!((used, event), (16, Some(RecordEvent::End { app_status: 258, status: ProtocolStatus::Complete })));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn statuses_have_names() {
     ] {
         assert_eq!(
             Decoder::default().decode(&end(status)).unwrap().1,
-            Some(Event::End { app_status: 258, status: expected })
+            Some(RecordEvent::End { app_status: 258, status: expected })
         );
     }
     assert_eq!(decode(&end(4)).1, Err(RecordError::EndMalformed));
@@ -104,13 +104,13 @@ fn what_is_sent_is_framed() {
     encode_begin(false, &mut output);
     assert_eq!(output[8..], [0, 1, 0, 0, 0, 0, 0, 0]);
     output.clear();
-    encode_stream(Kind::Params, &vec![7; 70_000], &mut output);
+    encode_stream(RecordKind::Params, &vec![7; 70_000], &mut output);
     assert_eq!(output.len(), 70_000 + 16);
     assert_eq!(output[..8], [1, 4, 0, 1, 0xff, 0xff, 0, 0]);
     output.clear();
-    encode_stream(Kind::Stdin, b"", &mut output);
+    encode_stream(RecordKind::Stdin, b"", &mut output);
     assert!(output.is_empty(), "an empty record would end the stream");
-    encode_end(Kind::Stdin, &mut output);
+    encode_end(RecordKind::Stdin, &mut output);
     assert_eq!(output, [1, 5, 0, 1, 0, 0, 0, 0]);
 }
 
@@ -129,9 +129,9 @@ proptest! {
             let (used, event) = decoder.decode(rest).unwrap();
             rest = &rest[used..];
             match event {
-                Some(Event::Stdout(part)) => out.extend_from_slice(part),
-                Some(Event::Stderr(part)) => err.extend_from_slice(part),
-                Some(Event::End { .. }) => break,
+                Some(RecordEvent::Stdout(part)) => out.extend_from_slice(part),
+                Some(RecordEvent::Stderr(part)) => err.extend_from_slice(part),
+                Some(RecordEvent::End { .. }) => break,
                 other => prop_assert!(false, "{other:?}"),
             }
         }

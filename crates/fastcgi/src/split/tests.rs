@@ -1,4 +1,4 @@
-use super::{Meaning, Root, Rules, find_script};
+use super::{Meaning, Root, ScriptRules, find_script};
 use flatout_http::path::decode_path;
 use proptest::prelude::*;
 use std::fs;
@@ -53,8 +53,8 @@ impl Drop for Site {
     }
 }
 
-fn rules(front_controller: bool) -> Rules {
-    Rules {
+fn rules(front_controller: bool) -> ScriptRules {
+    ScriptRules {
         suffixes: vec![".php".to_owned()],
         index: vec!["index.php".to_owned(), "index.html".to_owned()],
         front_controller: front_controller.then(|| "index.php".to_owned()),
@@ -62,7 +62,7 @@ fn rules(front_controller: bool) -> Rules {
 }
 
 /// The result for an encoded path: `script|PATH_INFO`, `slash`, or why it is passed on.
-fn tell(path: &str, rules: &Rules, root: &Root) -> String {
+fn tell(path: &str, rules: &ScriptRules, root: &Root) -> String {
     let mut decoded = Vec::new();
     match decode_path(path.as_bytes(), &mut decoded) {
         Ok(facts) if facts.empty_segment => return "unclean".to_owned(),
@@ -170,7 +170,7 @@ fn a_front_controller_answers_for_what_is_no_file() {
     ] {
         assert_eq!(tell(path, &rules(true), &root), expected, "{path}");
     }
-    let gone = Rules { front_controller: Some("gone.php".to_owned()), ..rules(false) };
+    let gone = ScriptRules { front_controller: Some("gone.php".to_owned()), ..rules(false) };
     assert_eq!(tell("/blog", &gone, &root), "NoScript");
 }
 

@@ -1,4 +1,4 @@
-use super::Facts;
+use super::VariableInput;
 use crate::params::decode_pair;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
@@ -6,10 +6,10 @@ use flatout_http::request::parse_request_head;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn variables(text: &str, change: impl FnOnce(&mut Facts<'_>)) -> BTreeMap<String, String> {
+fn variables(text: &str, change: impl FnOnce(&mut VariableInput<'_>)) -> BTreeMap<String, String> {
     let mut storage = FieldStorage::new();
     let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-    let mut facts = Facts {
+    let mut facts = VariableInput {
         head: &head,
         client: "192.0.2.1:4711".parse().ok(),
         secure: false,

@@ -78,14 +78,14 @@ const NO_ERROR: u32 = 0x0;
 const INTERNAL_ERROR: u32 = 0x2;
 
 #[derive(Clone, Debug)]
-struct Budget {
+struct FloodBudget {
     terms: Terms,
     /// Remaining budget, in thousandths of a frame.
     milli: u32,
     refilled_ms: u64,
 }
 
-impl Budget {
+impl FloodBudget {
     const fn new(terms: Terms) -> Self {
         Self { terms, milli: terms.burst * 1000, refilled_ms: 0 }
     }
@@ -113,16 +113,16 @@ impl Budget {
 
 /// Flood protection of one server connection, in both directions.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct FloodGuard {
     received: Scanner,
     sent: Scanner,
-    resets: Budget,
-    provoked_resets: Budget,
-    pings: Budget,
-    settings: Budget,
-    empty_data: Budget,
-    window_updates: Budget,
-    others: Budget,
+    resets: FloodBudget,
+    provoked_resets: FloodBudget,
+    pings: FloodBudget,
+    settings: FloodBudget,
+    empty_data: FloodBudget,
+    window_updates: FloodBudget,
+    others: FloodBudget,
     /// CONTINUATION frames of the current field section; `None` between sections.
     continuations: Option<u32>,
     /// Changes of the dynamic table size in that section.
@@ -131,19 +131,19 @@ pub struct Watch {
     begun: bool,
 }
 
-impl Watch {
+impl FloodGuard {
     /// State for a connection that begins with the client preface.
     pub const fn new() -> Self {
         Self {
             received: Scanner::after_preface(),
             sent: Scanner::new(),
-            resets: Budget::new(RESETS),
-            provoked_resets: Budget::new(PROVOKED_RESETS),
-            pings: Budget::new(PINGS),
-            settings: Budget::new(SETTINGS),
-            empty_data: Budget::new(EMPTY_DATA),
-            window_updates: Budget::new(WINDOW_UPDATES),
-            others: Budget::new(OTHERS),
+            resets: FloodBudget::new(RESETS),
+            provoked_resets: FloodBudget::new(PROVOKED_RESETS),
+            pings: FloodBudget::new(PINGS),
+            settings: FloodBudget::new(SETTINGS),
+            empty_data: FloodBudget::new(EMPTY_DATA),
+            window_updates: FloodBudget::new(WINDOW_UPDATES),
+            others: FloodBudget::new(OTHERS),
             continuations: None,
             resizes: ResizeCounter::new(),
             begun: false,
@@ -225,7 +225,7 @@ impl Watch {
     }
 }
 
-impl Default for Watch {
+impl Default for FloodGuard {
     fn default() -> Self {
         Self::new()
     }

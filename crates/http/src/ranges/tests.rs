@@ -1,5 +1,5 @@
 use super::{
-    PARTS_MAX, Part, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
+    ByteRange, PARTS_MAX, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
 };
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ fn many(value: &str, length: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn one_range_is_one_part() {
-    let one = |first, last| RangesDecision::One(Part { first, last });
+    let one = |first, last| RangesDecision::One(ByteRange { first, last });
     for (value, length, expected) in [
         ("bytes=0-0", 10, one(0, 0)),
         ("bytes=0-", 10, one(0, 9)),
@@ -67,7 +67,7 @@ fn parts_keep_their_order_and_near_ones_are_joined() {
     assert_eq!(many("bytes=500-599,0-99", 10_000), [(500, 599), (0, 99)]);
     assert_eq!(many("bytes=-100,0-99", 10_000), [(9900, 9999), (0, 99)]);
     // 80 bytes between: joined. 81: not.
-    assert_eq!(decide("bytes=0-9,90-99", 10_000), RangesDecision::One(Part { first: 0, last: 99 }));
+    assert_eq!(decide("bytes=0-9,90-99", 10_000), RangesDecision::One(ByteRange { first: 0, last: 99 }));
     assert_eq!(many("bytes=0-9,91-99", 10_000), [(0, 9), (91, 99)]);
     // The last one bridges the two before it; the first's place is kept.
     assert_eq!(many("bytes=5000-5009,0-9,200-209,50-150", 10_000), [(5000, 5009), (0, 209)]);
@@ -89,7 +89,7 @@ fn abuse_gets_the_whole() {
     // The Apache killer: the same bytes again and again.
     assert_eq!(decide("bytes=0-,0-,0-,0-", 1_000_000), whole(Unranged::Overlapping));
     assert_eq!(decide("bytes=0-99,50-149,100-199,9000-9001", 1_000_000), decide("bytes=0-199,9000-9001", 1_000_000));
-    assert_eq!(decide("bytes=0-499,520-899", 900), RangesDecision::One(Part { first: 0, last: 899 }));
+    assert_eq!(decide("bytes=0-499,520-899", 900), RangesDecision::One(ByteRange { first: 0, last: 899 }));
     // 800 bytes and two heads of 80 are 960.
     assert_eq!(decide("bytes=0-399,500-899", 960), whole(Unranged::NotSmaller));
     assert_eq!(many("bytes=0-399,500-899", 961), [(0, 399), (500, 899)]);
@@ -98,7 +98,7 @@ fn abuse_gets_the_whole() {
 
 #[test]
 fn heads_and_ends_of_parts() {
-    let part = Part { first: 5, last: 9 };
+    let part = ByteRange { first: 5, last: 9 };
     let head = format_part_head("B", "Content-Type: text/plain\r\n", part, 20, true);
     assert_eq!(head, "--B\r\nContent-Type: text/plain\r\nContent-Range: bytes 5-9/20\r\n\r\n");
     assert_eq!(format_part_head("B", "", part, 20, false), "\r\n--B\r\nContent-Range: bytes 5-9/20\r\n\r\n");

@@ -1,8 +1,8 @@
-//! The controller with its sockets, which executes the decisions of [`Muster`].
+//! The controller with its sockets, which executes the decisions of [`Coordinator`].
 
-use super::frame::{Frame, FrameLimits};
-use super::link::{Link, LinkEnd};
-use super::muster::{AgentLoss, AgentResult, Muster, Order, STRANGERS_MAX};
+use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction, STRANGERS_MAX};
+use super::frame::{AgentFrame, FrameLimits};
+use super::link::{AgentLink, LinkEnd};
 use super::trust::controller_config;
 use flatout_net::clock::precise_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,9 +22,9 @@ const TURN_NS: i64 = 50_000_000;
 pub struct Controller {
     listener: TcpListener,
     config: Arc<ServerConfig>,
-    muster: Muster,
+    coordinator: Coordinator,
     /// By agent number; `None` after a connection has ended.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<AgentLink>>,
 }
 
 impl Controller {
@@ -37,7 +37,12 @@ impl Controller {
         let config = controller_config(trust)?;
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, config, muster: Muster::new(wanted, env!("CARGO_PKG_VERSION"), task), links: Vec::new() })
+        Ok(Self {
+            listener,
+            config,
+            coordinator: Coordinator::new(wanted, env!("CARGO_PKG_VERSION"), task),
+            links: Vec::new(),
+        })
     }
 
     /// The bound address.
@@ -50,24 +55,24 @@ impl Controller {
     ///
     /// # Errors
     /// If a system call fails, or it is interrupted before the load began.
-    pub fn run(mut self, interrupts: &AtomicU32, mut on_turn: impl FnMut(&Muster)) -> io::Result<Vec<AgentResult>> {
+    pub fn run(mut self, interrupts: &AtomicU32, mut on_turn: impl FnMut(&Coordinator)) -> io::Result<Vec<AgentResult>> {
         let mut is_stopping = false;
-        while !self.muster.is_over() {
+        while !self.coordinator.is_over() {
             self.wait()?;
             self.accept();
             for who in 0..self.links.len() {
                 self.pump(who);
             }
-            let orders = self.muster.handle_time(precise_ns());
+            let orders = self.coordinator.handle_time(precise_ns());
             self.obey(orders);
-            on_turn(&self.muster);
+            on_turn(&self.coordinator);
             let count = interrupts.load(Ordering::Relaxed);
-            if count > 0 && self.muster.begins_ns().is_none() {
+            if count > 0 && self.coordinator.begins_ns().is_none() {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before all agents had come"));
             }
             if count > 0 && !is_stopping {
                 is_stopping = true;
-                let orders = self.muster.stop();
+                let orders = self.coordinator.stop();
                 self.obey(orders);
             }
             if count > 1 {
@@ -77,7 +82,7 @@ impl Controller {
         for link in self.links.into_iter().flatten() {
             link.close();
         }
-        Ok(self.muster.into_results())
+        Ok(self.coordinator.into_results())
     }
 
     fn wait(&self) -> io::Result<()> {
@@ -99,9 +104,9 @@ impl Controller {
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
             let link =
-                tls.map_err(io::Error::other).and_then(|tls| Link::new(socket, tls.into(), FrameLimits::STRANGER));
+                tls.map_err(io::Error::other).and_then(|tls| AgentLink::new(socket, tls.into(), FrameLimits::STRANGER));
             let Ok(link) = link else { continue };
-            let (who, orders) = self.muster.handle_connected(precise_ns());
+            let (who, orders) = self.coordinator.handle_connected(precise_ns());
             self.obey(orders);
             if self.links.len() <= who {
                 self.links.resize_with(who + 1, || None);
@@ -116,14 +121,14 @@ impl Controller {
         let pumped = link.pump();
         let was_handshaking = link.is_handshaking();
         if let Ok(true) = pumped {
-            self.muster.handle_bytes(who, precise_ns());
+            self.coordinator.handle_bytes(who, precise_ns());
         }
         // Messages before the end are handled first.
         let ended = loop {
             let Some(link) = &mut self.links[who] else { return };
             let orders = match link.take() {
-                Ok(Some(Frame::Message(message))) => self.muster.handle_message(who, precise_ns(), message),
-                Ok(Some(Frame::Record(record))) => self.muster.handle_record(who, precise_ns(), record),
+                Ok(Some(AgentFrame::Message(message))) => self.coordinator.handle_message(who, precise_ns(), message),
+                Ok(Some(AgentFrame::Record(record))) => self.coordinator.handle_record(who, precise_ns(), record),
                 Ok(None) => break pumped.err(),
                 Err(end) => break Some(end),
             };
@@ -136,28 +141,28 @@ impl Controller {
                 LinkEnd::Io(error) if was_handshaking => (AgentLoss::NotTrusted, error.to_string()),
                 LinkEnd::Io(error) => (AgentLoss::Closed, error.to_string()),
             };
-            let orders = self.muster.handle_lost(who, loss, &words);
+            let orders = self.coordinator.handle_lost(who, loss, &words);
             self.obey(orders);
             self.links[who] = None;
         }
     }
 
-    fn obey(&mut self, orders: Vec<Order>) {
+    fn obey(&mut self, orders: Vec<CoordinatorAction>) {
         for order in orders {
             match order {
-                Order::Say(who, message) => {
+                CoordinatorAction::Say(who, message) => {
                     if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
                         link.say(message);
                         // A failed link is detected at its next turn.
                         let _pumped = link.flush();
                     }
                 }
-                Order::Trust(who) => {
+                CoordinatorAction::Trust(who) => {
                     if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
                         link.trust();
                     }
                 }
-                Order::Dismiss(who) => {
+                CoordinatorAction::Dismiss(who) => {
                     if let Some(link) = self.links.get_mut(who).and_then(Option::take) {
                         link.close();
                     }

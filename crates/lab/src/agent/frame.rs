@@ -23,7 +23,7 @@ const RECORD: u8 = 2;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Frame {
+pub enum AgentFrame {
     /// A message.
     Message(Message),
     /// A record, as the recorder writes it.
@@ -62,7 +62,7 @@ impl std::fmt::Display for FrameRefusal {
 }
 
 /// Decodes the frame at the start of `bytes`: `None` while it is incomplete, then the frame and its length in bytes.
-pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(Frame, usize), FrameRefusal>> {
+pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(AgentFrame, usize), FrameRefusal>> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, content) = rest.split_first()?;
     let length = u32::from_be_bytes(*length) as usize;
@@ -76,10 +76,10 @@ pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(Frame, usize)
     }
     let content = content.get(..length)?;
     let frame = if *kind == RECORD {
-        Frame::Record(content.to_vec())
+        AgentFrame::Record(content.to_vec())
     } else {
         match serde_json::from_slice(content) {
-            Ok(message) => Frame::Message(message),
+            Ok(message) => AgentFrame::Message(message),
             Err(_) => return Some(Err(FrameRefusal::NotAMessage)),
         }
     };
@@ -87,13 +87,13 @@ pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(Frame, usize)
 }
 
 /// Appends a frame to `bytes`. Appends nothing if it is longer than any receiver accepts.
-pub fn encode(frame: &Frame, bytes: &mut Vec<u8>) -> Result<(), FrameRefusal> {
+pub fn encode(frame: &AgentFrame, bytes: &mut Vec<u8>) -> Result<(), FrameRefusal> {
     match frame {
-        Frame::Message(message) => {
+        AgentFrame::Message(message) => {
             let content = serde_json::to_vec(message).map_err(|_| FrameRefusal::NotAMessage)?;
             put(MESSAGE, &content, MESSAGE_BYTES_MAX, bytes)
         }
-        Frame::Record(content) => put(RECORD, content, RECORD_BYTES_MAX, bytes),
+        AgentFrame::Record(content) => put(RECORD, content, RECORD_BYTES_MAX, bytes),
     }
 }
 
@@ -134,7 +134,7 @@ impl Inbox {
     }
 
     /// The next complete frame.
-    pub fn take(&mut self) -> Result<Option<Frame>, FrameRefusal> {
+    pub fn take(&mut self) -> Result<Option<AgentFrame>, FrameRefusal> {
         match decode(&self.bytes[self.taken..], self.limits) {
             None => Ok(None),
             Some(Ok((frame, used))) => {
@@ -153,11 +153,11 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, FrameLimits, FrameRefusal, HEAD_BYTES, Inbox, MESSAGE_BYTES_MAX, decode, encode};
+    use super::{AgentFrame, FrameLimits, FrameRefusal, HEAD_BYTES, Inbox, MESSAGE_BYTES_MAX, decode, encode};
     use crate::agent::message::Message;
     use flatout_http::feed::assert_three_ways;
 
-    fn bytes_of(frame: &Frame) -> Vec<u8> {
+    fn bytes_of(frame: &AgentFrame) -> Vec<u8> {
         let mut bytes = Vec::new();
         encode(frame, &mut bytes).unwrap();
         bytes
@@ -171,11 +171,15 @@ mod tests {
     #[test]
     fn frames_come_back_as_they_were_whole_and_in_pieces() {
         let frames = [
-            Frame::Message(Message::Ping { nonce: u64::MAX }),
-            Frame::Message(Message::Failed { text: "größe \"x\"\n\0".to_owned() }),
-            Frame::Message(Message::Plan { index: 1, agents: 3, task: serde_json::json!({ "urls": ["/", "/b"] }) }),
-            Frame::Record(vec![0, 1, 255]),
-            Frame::Record(Vec::new()),
+            AgentFrame::Message(Message::Ping { nonce: u64::MAX }),
+            AgentFrame::Message(Message::Failed { text: "größe \"x\"\n\0".to_owned() }),
+            AgentFrame::Message(Message::Plan {
+                index: 1,
+                agents: 3,
+                task: serde_json::json!({ "urls": ["/", "/b"] }),
+            }),
+            AgentFrame::Record(vec![0, 1, 255]),
+            AgentFrame::Record(Vec::new()),
         ];
         let all: Vec<u8> = frames.iter().flat_map(bytes_of).collect();
         for frame in &frames {
@@ -222,9 +226,9 @@ mod tests {
     #[test]
     fn nothing_is_written_that_nobody_takes() {
         let mut bytes = b"before".to_vec();
-        let long = Frame::Message(Message::Failed { text: "x".repeat(MESSAGE_BYTES_MAX) });
+        let long = AgentFrame::Message(Message::Failed { text: "x".repeat(MESSAGE_BYTES_MAX) });
         assert_eq!(encode(&long, &mut bytes), Err(FrameRefusal::TooLong));
         assert_eq!(bytes, b"before");
-        assert_eq!(bytes_of(&Frame::Record(vec![7])).len(), HEAD_BYTES + 1);
+        assert_eq!(bytes_of(&AgentFrame::Record(vec![7])).len(), HEAD_BYTES + 1);
     }
 }

@@ -1,6 +1,6 @@
 //! One connection between a controller and an agent: TLS over a non-blocking socket, with frames in both directions.
 
-use super::frame::{Frame, FrameLimits, FrameRefusal, Inbox, encode};
+use super::frame::{AgentFrame, FrameLimits, FrameRefusal, Inbox, encode};
 use super::message::Message;
 use rustls::Connection;
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ impl From<io::Error> for LinkEnd {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Link {
+pub struct AgentLink {
     socket: TcpStream,
     tls: Connection,
     inbox: Inbox,
@@ -51,7 +51,7 @@ pub struct Link {
     is_ended: bool,
 }
 
-impl Link {
+impl AgentLink {
     /// A link over a connected socket.
     pub fn new(socket: TcpStream, tls: Connection, limits: FrameLimits) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
@@ -66,11 +66,11 @@ impl Link {
 
     /// Queues a message.
     pub fn say(&mut self, message: Message) {
-        self.send(&Frame::Message(message));
+        self.send(&AgentFrame::Message(message));
     }
 
     /// Queues a frame. One that is too long for any receiver ends the link.
-    pub fn send(&mut self, frame: &Frame) {
+    pub fn send(&mut self, frame: &AgentFrame) {
         self.is_ended |= encode(frame, &mut self.outbox).is_err();
     }
 
@@ -118,7 +118,7 @@ impl Link {
     }
 
     /// The next complete frame.
-    pub fn take(&mut self) -> Result<Option<Frame>, LinkEnd> {
+    pub fn take(&mut self) -> Result<Option<AgentFrame>, LinkEnd> {
         self.inbox.take().map_err(LinkEnd::Frame)
     }
 
@@ -162,7 +162,7 @@ impl Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for AgentLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

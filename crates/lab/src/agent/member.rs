@@ -1,9 +1,9 @@
 //! The agent: it connects, responds, works, and sends its results.
 
-use super::frame::{Frame, FrameLimits};
-use super::link::{Link, LinkEnd};
+use super::coordinator::SILENCE_NS_MAX;
+use super::frame::{AgentFrame, FrameLimits};
+use super::link::{AgentLink, LinkEnd};
 use super::message::{Message, PROTOCOL};
-use super::muster::SILENCE_NS_MAX;
 use super::trust::{CONTROLLER, agent_config};
 use flatout_net::clock::precise_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,7 +27,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The work of an agent.
-pub trait Work {
+pub trait AgentWork {
     /// Prepares its share, number `index` of `agents`, of a task.
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String>;
 
@@ -62,14 +62,14 @@ pub fn serve(
     trust: &Path,
     name: &str,
     cores: u32,
-    work: &mut dyn Work,
+    work: &mut dyn AgentWork,
 ) -> Result<(), String> {
     let config = agent_config(trust).map_err(|error| error.to_string())?;
     let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
     let socket = dial(controller, patience)?;
     let tls = ClientConnection::new(config, server).map_err(|error| error.to_string())?;
     // The controller is authenticated by its certificate, before any frame.
-    let mut link = Link::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
+    let mut link = AgentLink::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
     link.say(Message::Hello {
         protocol: PROTOCOL.to_owned(),
         flatout: env!("CARGO_PKG_VERSION").to_owned(),
@@ -106,8 +106,8 @@ fn dial(controller: &str, patience: Duration) -> Result<TcpStream, String> {
 }
 
 struct Member<'a> {
-    link: Link,
-    work: &'a mut dyn Work,
+    link: AgentLink,
+    work: &'a mut dyn AgentWork,
     is_working: bool,
     is_over: bool,
     heard_ns: u64,
@@ -123,9 +123,9 @@ impl Member<'_> {
             }
             loop {
                 match self.link.take() {
-                    Ok(Some(Frame::Message(Message::Bye {}))) => return Ok(()),
-                    Ok(Some(Frame::Message(message))) => self.handle(message)?,
-                    Ok(Some(Frame::Record(_))) => return Err("the controller sent a record".to_owned()),
+                    Ok(Some(AgentFrame::Message(Message::Bye {}))) => return Ok(()),
+                    Ok(Some(AgentFrame::Message(message))) => self.handle(message)?,
+                    Ok(Some(AgentFrame::Record(_))) => return Err("the controller sent a record".to_owned()),
                     Ok(None) => break,
                     Err(end) => return Err(format!("the controller's words make no sense: {end}")),
                 }
@@ -146,7 +146,7 @@ impl Member<'_> {
                 self.is_over = true;
                 let Brought { begun_ns, facts, record } = ended?;
                 self.link.say(Message::Done { begun_ns, facts });
-                self.link.send(&Frame::Record(record));
+                self.link.send(&AgentFrame::Record(record));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Merging the results of all agents: counts are added, histograms merged, and the verdict is computed again.
 
-use super::muster::AgentResult;
+use super::coordinator::AgentResult;
 use flatout_load::report::step::StepFacts;
 use flatout_load::report::{AgentReport, ClientReport, Reason, RunReport, StepReport};
 

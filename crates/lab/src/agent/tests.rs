@@ -1,11 +1,11 @@
 //! Both sides over real sockets on loopback.
 
 use super::controller::Controller;
+use super::coordinator::{AgentLoss, AgentResult, STRANGERS_MAX};
 use super::frame::FrameLimits;
-use super::link::Link;
-use super::member::{Brought, Work, serve};
+use super::link::AgentLink;
+use super::member::{AgentWork, Brought, serve};
 use super::message::Message;
-use super::muster::{AgentLoss, AgentResult, STRANGERS_MAX};
 use super::trust::{self, agent_config};
 use rustls::ClientConnection;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ struct Echo {
     fails: bool,
 }
 
-impl Work for Echo {
+impl AgentWork for Echo {
     fn prepare(&mut self, index: u32, _agents: u32, task: &Value) -> Result<(), String> {
         (self.index, self.task) = (index, task.clone());
         if self.fails { Err("no such file".to_owned()) } else { Ok(()) }
@@ -74,9 +74,9 @@ fn control(trust: &Path, wanted: u32) -> (SocketAddr, Run, mpsc::Receiver<u32>) 
     let (here, told) = mpsc::channel();
     let run = thread::spawn(move || {
         let mut last = 0;
-        controller.run(&AtomicU32::new(0), |muster| {
-            if std::mem::replace(&mut last, muster.here()) != muster.here() {
-                let _ = here.send(muster.here());
+        controller.run(&AtomicU32::new(0), |coordinator| {
+            if std::mem::replace(&mut last, coordinator.here()) != coordinator.here() {
+                let _ = here.send(coordinator.here());
             }
         })
     });
@@ -139,12 +139,12 @@ fn strangers_get_nowhere_and_the_run_goes_on() {
     // Our certificate, and words that are none.
     let config = agent_config(&trust.0).unwrap();
     let tls = ClientConnection::new(config, trust::CONTROLLER.try_into().unwrap()).unwrap();
-    let mut link = Link::new(TcpStream::connect(address).unwrap(), tls.into(), FrameLimits::KNOWN).unwrap();
+    let mut link = AgentLink::new(TcpStream::connect(address).unwrap(), tls.into(), FrameLimits::KNOWN).unwrap();
     link.say(Message::Ready {});
     while link.pump().is_ok() {
         thread::sleep(Duration::from_millis(2));
     }
-    assert!(matches!(link.take(), Ok(Some(super::frame::Frame::Message(Message::Failed { .. })))));
+    assert!(matches!(link.take(), Ok(Some(super::frame::AgentFrame::Message(Message::Failed { .. })))));
     work(address, &trust.0, "friend", false).join().unwrap().unwrap();
     assert_eq!(here.recv().unwrap(), 1);
     let results = run.join().unwrap().unwrap();

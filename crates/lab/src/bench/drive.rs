@@ -1,10 +1,10 @@
 //! The drive of a client thread: its share of the schedule, and its record.
 
-use super::ask::Work;
+use super::spec::BenchRequests;
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
 use flatout_load::schedule::{self, Schedule, Tally};
-use flatout_net::client::{self, Drive, Ended, Failure, Made};
+use flatout_net::client::{self, Drive, Made, RequestFailure, RequestRecord};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 
 /// A thread's progress. Counts and times are from the start of the run.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct ThreadProgress {
     pub(super) responses: u64,
     pub(super) failures: u64,
     pub(super) latency: Histogram<u64>,
@@ -54,8 +54,8 @@ impl Whole {
 
 /// State shared by one thread with its starter.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    pub(super) standing: Mutex<Option<Standing>>,
+pub(super) struct SharedStatistics {
+    pub(super) standing: Mutex<Option<ThreadProgress>>,
     pub(super) sums: Mutex<Sums>,
 }
 
@@ -79,18 +79,18 @@ impl Signals {
 
 /// The selection shared by all threads of a span.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
-    pub(crate) work: Work,
+pub(crate) struct RequestSelection {
+    pub(crate) work: BenchRequests,
     pub(crate) seed: u64,
     pub(crate) step: u16,
 }
 
-impl Choice {
+impl RequestSelection {
     fn choose(&self, begin: &client::Begin, nth: u32) -> u32 {
         match &self.work {
-            Work::Chosen(workload) if workload.entries.len() == 1 => 0,
-            Work::Chosen(workload) => workload.choose(self.seed, begin.request + u64::from(nth)) as u32,
-            Work::Replayed(replay) => {
+            BenchRequests::Chosen(workload) if workload.entries.len() == 1 => 0,
+            BenchRequests::Chosen(workload) => workload.choose(self.seed, begin.request + u64::from(nth)) as u32,
+            BenchRequests::Replayed(replay) => {
                 let index = begin.visit % replay.requests.len() as u64;
                 replay.requests.get(index as usize).map_or(0, |request| request.entry)
             }
@@ -107,9 +107,9 @@ impl Choice {
 pub(super) struct LabDrive {
     schedule: Schedule,
     recorder: Recorder,
-    choice: Choice,
+    choice: RequestSelection,
     signals: Arc<Signals>,
-    desk: Arc<Desk>,
+    statistics: Arc<SharedStatistics>,
     sums: Sums,
     whole: Whole,
     loop_lag: Hdr,
@@ -133,8 +133,8 @@ impl LabDrive {
         schedule: Schedule,
         recorder: Recorder,
         loop_lag: Hdr,
-        choice: Choice,
-        (signals, desk): (Arc<Signals>, Arc<Desk>),
+        choice: RequestSelection,
+        (signals, statistics): (Arc<Signals>, Arc<SharedStatistics>),
         (is_watched, resolve_ns): (bool, u64),
     ) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl LabDrive {
             recorder,
             choice,
             signals,
-            desk,
+            statistics,
             sums: Sums::default(),
             whole: Whole::default(),
             loop_lag,
@@ -200,7 +200,7 @@ impl Drive for LabDrive {
         begin.intended_ns >= self.recorder.measured_from_ns
     }
 
-    fn handle_ended(&mut self, ended: &Ended) {
+    fn handle_ended(&mut self, ended: &RequestRecord) {
         let (result, detail) = match ended.result {
             Ok(status) => (Ok(status), ""),
             Err(failure) => {
@@ -229,7 +229,7 @@ impl Drive for LabDrive {
             is_new_connection: ended.made.is_some(),
         };
         self.recorder.record(&sample);
-        if ended.is_digested && matches!(ended.result, Ok(200) | Err(Failure::WrongDigest)) {
+        if ended.is_digested && matches!(ended.result, Ok(200) | Err(RequestFailure::WrongDigest)) {
             self.recorder.record_digest_checked();
         }
         self.whole.requests += 1;
@@ -280,15 +280,15 @@ impl Drive for LabDrive {
         self.loop_lag.record(late_ns);
         self.listen();
         // The reader locks these briefly; a missed update is made up by the next one.
-        if let Ok(mut sums) = self.desk.sums.try_lock() {
+        if let Ok(mut sums) = self.statistics.sums.try_lock() {
             *sums = self.sums;
         }
         if !self.is_watched || now_ns.saturating_sub(self.published_ns) < PUBLISH_INTERVAL_NS {
             return;
         }
         self.published_ns = now_ns;
-        if let Ok(mut standing) = self.desk.standing.try_lock() {
-            *standing = Some(Standing {
+        if let Ok(mut standing) = self.statistics.standing.try_lock() {
+            *standing = Some(ThreadProgress {
                 responses: self.recorder.counts.responses,
                 failures: self.recorder.counts.failures_total(),
                 latency: self.recorder.response.histogram().into_owned(),
@@ -316,21 +316,21 @@ const fn to_client(begin: schedule::Begin) -> client::Begin {
 }
 
 /// The classic name of a failure, and its details.
-pub(super) fn kind_of(failure: Failure) -> (FailureKind, &'static str) {
+pub(super) fn kind_of(failure: RequestFailure) -> (FailureKind, &'static str) {
     match failure {
-        Failure::TimedOut => (FailureKind::ClientTimo, ""),
-        Failure::ClosedEarly => (FailureKind::ClosedEarly, ""),
-        Failure::ShortBody => (FailureKind::ShortBody, ""),
-        Failure::Malformed(refusal) => (FailureKind::BadResponse, refusal.name()),
-        Failure::Surplus => (FailureKind::BadResponse, "surplus"),
-        Failure::WrongLength => (FailureKind::WrongBody, "length"),
-        Failure::WrongDigest => (FailureKind::WrongBody, "digest"),
-        Failure::Tls(tls) => (FailureKind::Tls, tls.name()),
-        Failure::NoHttp2 => (FailureKind::Http2, "not-spoken"),
-        Failure::StreamReset(code) => (FailureKind::Http2, http2_code(code, true)),
-        Failure::Http2(code) => (FailureKind::Http2, http2_code(code, false)),
-        Failure::Abandoned => (FailureKind::Abandoned, ""),
-        Failure::System(errno) => match errno {
+        RequestFailure::TimedOut => (FailureKind::ClientTimo, ""),
+        RequestFailure::ClosedEarly => (FailureKind::ClosedEarly, ""),
+        RequestFailure::ShortBody => (FailureKind::ShortBody, ""),
+        RequestFailure::Malformed(refusal) => (FailureKind::BadResponse, refusal.name()),
+        RequestFailure::Surplus => (FailureKind::BadResponse, "surplus"),
+        RequestFailure::WrongLength => (FailureKind::WrongBody, "length"),
+        RequestFailure::WrongDigest => (FailureKind::WrongBody, "digest"),
+        RequestFailure::Tls(tls) => (FailureKind::Tls, tls.name()),
+        RequestFailure::NoHttp2 => (FailureKind::Http2, "not-spoken"),
+        RequestFailure::StreamReset(code) => (FailureKind::Http2, http2_code(code, true)),
+        RequestFailure::Http2(code) => (FailureKind::Http2, http2_code(code, false)),
+        RequestFailure::Abandoned => (FailureKind::Abandoned, ""),
+        RequestFailure::System(errno) => match errno {
             Errno::TIMEDOUT => (FailureKind::SocketTimo, ""),
             Errno::CONNREFUSED => (FailureKind::ConnRefused, ""),
             Errno::CONNRESET => (FailureKind::ConnReset, ""),
@@ -373,24 +373,24 @@ mod tests {
     use super::kind_of;
     use flatout_http::refusal::Refusal;
     use flatout_load::FailureKind;
-    use flatout_net::client::{Failure, TlsFailure};
+    use flatout_net::client::{RequestFailure, TlsFailure};
     use rustix::io::Errno;
 
     #[test]
     fn failures_keep_their_classic_names() {
         for (failure, kind, detail) in [
-            (Failure::TimedOut, FailureKind::ClientTimo, ""),
-            (Failure::System(Errno::CONNREFUSED), FailureKind::ConnRefused, ""),
-            (Failure::System(Errno::MFILE), FailureKind::FdUnavail, ""),
-            (Failure::System(Errno::NFILE), FailureKind::FtabFull, ""),
-            (Failure::System(Errno::ADDRNOTAVAIL), FailureKind::AddrUnavail, ""),
-            (Failure::System(Errno::XDEV), FailureKind::Other, ""),
-            (Failure::Malformed(Refusal::StatusLine), FailureKind::BadResponse, "status_line"),
-            (Failure::Surplus, FailureKind::BadResponse, "surplus"),
-            (Failure::WrongLength, FailureKind::WrongBody, "length"),
-            (Failure::Tls(TlsFailure::Name), FailureKind::Tls, "tls-name"),
-            (Failure::StreamReset(7), FailureKind::Http2, "refused-stream"),
-            (Failure::Http2(0), FailureKind::Http2, "goaway-no-error"),
+            (RequestFailure::TimedOut, FailureKind::ClientTimo, ""),
+            (RequestFailure::System(Errno::CONNREFUSED), FailureKind::ConnRefused, ""),
+            (RequestFailure::System(Errno::MFILE), FailureKind::FdUnavail, ""),
+            (RequestFailure::System(Errno::NFILE), FailureKind::FtabFull, ""),
+            (RequestFailure::System(Errno::ADDRNOTAVAIL), FailureKind::AddrUnavail, ""),
+            (RequestFailure::System(Errno::XDEV), FailureKind::Other, ""),
+            (RequestFailure::Malformed(Refusal::StatusLine), FailureKind::BadResponse, "status_line"),
+            (RequestFailure::Surplus, FailureKind::BadResponse, "surplus"),
+            (RequestFailure::WrongLength, FailureKind::WrongBody, "length"),
+            (RequestFailure::Tls(TlsFailure::Name), FailureKind::Tls, "tls-name"),
+            (RequestFailure::StreamReset(7), FailureKind::Http2, "refused-stream"),
+            (RequestFailure::Http2(0), FailureKind::Http2, "goaway-no-error"),
         ] {
             assert_eq!(kind_of(failure), (kind, detail));
         }

@@ -1,18 +1,20 @@
 //! Load levels in sequence: each measured, including the use of server and machine.
 
-use super::books::{Books, Page};
-use super::drive::Choice;
+use super::drive::RequestSelection;
 use super::kernel::KernelCounters;
-use super::span::{self, Span, SpanPlan, run_span};
-use super::{Ask, BenchError, BenchReport, Limit, Live, Phase, Ports, Progress, ServerFound, limit, question};
+use super::server_counters::{CounterSnapshot, CounterSource};
+use super::span::{self, SpanPlan, SpanResult, run_span};
+use super::{
+    BenchError, BenchReport, BenchSpec, Limit, Live, Phase, Ports, ProgressReceiver, ServerFound, limit, question,
+};
 use crate::cgroup;
 use crate::cores::{Placement, cores_allowed, leave_room};
-use crate::crowd::CrowdWatch;
+use crate::cpu_roles::CrowdWatch;
 use crate::machine::Machine;
 use crate::procfs;
 use crate::request::HttpVersion;
-use crate::target::{CpuSnapshot, CpuUsed, Target, TargetStatus, TargetUnknown};
-use crate::tree::Seen;
+use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetUnknown};
+use crate::tree::ObservedProcesses;
 use flatout_load::judge::reconcile::Reconciliation;
 use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
@@ -26,15 +28,15 @@ const LEVEL_GAP_NS: u64 = 2_000_000_000;
 /// A run: the levels so far, and the state for the next one.
 #[derive(Debug)]
 pub struct Bench {
-    ask: Ask,
+    ask: BenchSpec,
     like: SpanPlan,
     begun_unix_ms: u64,
-    server: Result<Target, TargetUnknown>,
-    books: Option<Books>,
+    server: Result<ServerProcesses, TargetUnknown>,
+    counter_source: Option<CounterSource>,
     used: CpuUsed,
     whole_ns: u64,
     steps: Vec<StepReport>,
-    last: Option<Span>,
+    last: Option<SpanResult>,
     limit: Option<Limit>,
     interrupted: bool,
     /// Why something could not be measured, reported with the last level.
@@ -43,12 +45,12 @@ pub struct Bench {
 
 /// Observes the server's children several times a second, beside another progress receiver.
 struct Looking<'a> {
-    progress: &'a mut dyn Progress,
-    target: Option<&'a Target>,
-    seen: Seen,
+    progress: &'a mut dyn ProgressReceiver,
+    target: Option<&'a ServerProcesses>,
+    seen: ObservedProcesses,
 }
 
-impl Progress for Looking<'_> {
+impl ProgressReceiver for Looking<'_> {
     fn is_live(&self) -> bool {
         self.progress.is_live()
     }
@@ -85,7 +87,7 @@ struct Around {
 impl Bench {
     /// Prepares everything before the first request. From here on no result is lost: failures are stored and
     /// reported.
-    pub fn prepare(ask: Ask, books: Option<Books>) -> Result<Self, BenchError> {
+    pub fn prepare(ask: BenchSpec, counter_source: Option<CounterSource>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
         let address = ask.url.resolve().map_err(BenchError::Url)?;
         let resolve_ns = if ask.url.host.parse::<std::net::IpAddr>().is_ok() { 0 } else { nanoseconds(resolving) };
@@ -100,8 +102,8 @@ impl Bench {
             return Err(BenchError::Plan(PlanError::Meaningless(text)));
         }
         // If the server's counters are unreadable now, fail early instead of after a level.
-        if let Some(books) = &books {
-            books.open().map_err(BenchError::Books)?;
+        if let Some(counter_source) = &counter_source {
+            counter_source.open().map_err(BenchError::Books)?;
         }
         // As many connections as the system permits; with too few, failures are named fd-unavail.
         let _limit = flatout_net::socket::raise_descriptor_limit();
@@ -109,7 +111,7 @@ impl Bench {
             HttpVersion::Http2 { streams } => Some(streams.max(1)),
             HttpVersion::Http10 | HttpVersion::Http11 => None,
         };
-        let server = Target::find(address);
+        let server = ServerProcesses::find(address);
         let leaves_room = match &server {
             Ok(target) => leave_room(ask.threads, target.processes().iter().copied()),
             Err(TargetUnknown::NotLocal) => cores_allowed().len() >= ask.threads as usize,
@@ -122,7 +124,7 @@ impl Bench {
             tls: ask.tls()?,
             http2_streams,
             requests: ask.table()?,
-            choice: Choice { work: ask.work.clone(), seed: first.seed, step: 0 },
+            choice: RequestSelection { work: ask.work.clone(), seed: first.seed, step: 0 },
             sources: ask.sources,
             digest_every: ask.digest_every(),
             request_timeout_ns: ask.request_timeout_ns,
@@ -137,7 +139,7 @@ impl Bench {
             like,
             begun_unix_ms: unix_ms(),
             server,
-            books,
+            counter_source,
             used: CpuUsed::default(),
             whole_ns: 0,
             steps: Vec::new(),
@@ -170,9 +172,9 @@ impl Bench {
     }
 
     /// Runs a level and adds it; `None` if it could not run. `overload` marks an intentional overload.
-    pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn Progress) -> Option<&StepReport> {
+    pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn ProgressReceiver) -> Option<&StepReport> {
         let measured = check_ports(plan, &self.ask, Ports::here(self.like.address)).and_then(|()| {
-            let page = self.open_books();
+            let page = self.open_counters();
             let (span, around) = self.part(plan, progress)?;
             Ok((span, around, page))
         });
@@ -186,8 +188,8 @@ impl Bench {
     }
 
     /// Runs a level in two halves, with the bare loop between them.
-    pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn Progress) {
-        let page = self.open_books();
+    pub(super) fn step_with_limit(&mut self, plan: &Plan, progress: &mut dyn ProgressReceiver) {
+        let page = self.open_counters();
         let (first, second) = halves(plan);
         let (mut span, mut around) = match self.part(&first, progress) {
             Ok(part) => part,
@@ -214,7 +216,7 @@ impl Bench {
     }
 
     /// Measures the bare loop after the levels, with the parameters of the last one.
-    pub(super) fn measure_limit(&mut self, progress: &mut dyn Progress) {
+    pub(super) fn measure_limit(&mut self, progress: &mut dyn ProgressReceiver) {
         let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.is_over()) else {
             return;
         };
@@ -234,17 +236,17 @@ impl Bench {
     }
 
     /// The server's counters before a level, or why they are unreadable.
-    fn open_books(&self) -> Option<Result<Page, String>> {
-        self.books.as_ref().map(Books::open)
+    fn open_counters(&self) -> Option<Result<CounterSnapshot, String>> {
+        self.counter_source.as_ref().map(CounterSource::open)
     }
 
     /// Runs one span of load and reads server and machine before and after it.
-    fn part(&mut self, plan: &Plan, progress: &mut dyn Progress) -> Result<(Span, Around), BenchError> {
+    fn part(&mut self, plan: &Plan, progress: &mut dyn ProgressReceiver) -> Result<(SpanResult, Around), BenchError> {
         self.like.plan = plan.clone();
         self.like.choice.step = self.steps.len() as u16;
         self.like.choice.seed = plan.seed;
         let before = self.look();
-        let mut looking = Looking { progress, target: self.server.as_ref().ok(), seen: Seen::default() };
+        let mut looking = Looking { progress, target: self.server.as_ref().ok(), seen: ObservedProcesses::default() };
         let span = run_span(&self.like, Phase::Server, &mut looking)?;
         let seen = looking.seen;
         self.like.resolve_ns = 0;
@@ -263,7 +265,7 @@ impl Bench {
         }
     }
 
-    fn look_back(&mut self, before: Before, seen: &Seen, span: &Span) -> Around {
+    fn look_back(&mut self, before: Before, seen: &ObservedProcesses, span: &SpanResult) -> Around {
         let kernel = before.kernel.and_then(|before| Some(KernelCounters::read()?.since(before)));
         let (mut used, mut status) = (None, None);
         if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
@@ -310,17 +312,17 @@ impl Bench {
     fn add_step(
         &mut self,
         plan: &Plan,
-        span: Span,
+        span: SpanResult,
         around: Around,
-        page: Option<Result<Page, String>>,
+        page: Option<Result<CounterSnapshot, String>>,
         overload: bool,
     ) -> &StepReport {
         let (mut reconciliation, mut counts_missing) = (None, None);
-        if let (Some(books), Some(page)) = (&self.books, page) {
+        if let (Some(counter_source), Some(page)) = (&self.counter_source, page) {
             let whole = span.whole;
             // A failed request may or may not have reached the server.
             let expected = whole.requests.saturating_sub(whole.uncertain);
-            match page.and_then(|page| books.close(&page, expected)) {
+            match page.and_then(|page| counter_source.close(&page, expected)) {
                 Ok(server) => {
                     reconciliation = Some(Reconciliation {
                         server,
@@ -470,7 +472,7 @@ impl Around {
 }
 
 /// With specified sources, or a remote server, ports must suffice; over loopback, a closed loop finds more by itself.
-fn check_ports(plan: &Plan, ask: &Ask, ports: Ports) -> Result<(), BenchError> {
+fn check_ports(plan: &Plan, ask: &BenchSpec, ports: Ports) -> Result<(), BenchError> {
     if !plan.is_open() && ask.sources.is_none() && ports.has_more {
         return Ok(());
     }

@@ -5,11 +5,11 @@
 //! is the server's own cost.
 
 use super::BenchError;
-use super::progress::{Phase, Progress};
-use super::span::{Span, SpanPlan, run_span};
-use super::{Work, drive};
+use super::progress::{Phase, ProgressReceiver};
+use super::span::{SpanPlan, SpanResult, run_span};
+use super::{BenchRequests, drive};
 use crate::cores::Placement;
-use crate::limits::responder::{Reply, Responder, ResponderPlan};
+use crate::limits::responder::{Responder, ResponderPlan, ResponderReply};
 use crate::request::{ConnectionUse, HttpVersion, Outline};
 use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 use flatout_load::plan::{Plan, Stop, Visit};
@@ -55,7 +55,7 @@ pub struct Limit {
 /// A measurement of the bare loop before its comparison.
 #[derive(Debug)]
 pub(super) struct Measured {
-    span: Span,
+    span: SpanResult,
     cpu_ns: u64,
     body_bytes: u64,
     threads: usize,
@@ -65,14 +65,15 @@ pub(super) struct Measured {
 /// Measures the bare loop with the parameters of the first part of a run.
 pub(super) fn measure(
     like: &SpanPlan,
-    first_part: &Span,
+    first_part: &SpanResult,
     busy_tasks: &[u32],
-    progress: &mut dyn Progress,
+    progress: &mut dyn ProgressReceiver,
 ) -> Result<Measured, BenchError> {
     let counts = &first_part.recorder.counts;
     let body_bytes = counts.body_bytes_in / counts.responses.max(1);
     let by_sendfile = body_bytes > MEMORY_REPLY_BYTES_MAX;
-    let reply = if by_sendfile { Reply::MemoryFile { body_bytes } } else { Reply::Memory { body_bytes } };
+    let reply =
+        if by_sendfile { ResponderReply::MemoryFile { body_bytes } } else { ResponderReply::Memory { body_bytes } };
     let placements: Vec<_> = match busy_tasks {
         [] => vec![Placement::Anywhere],
         tasks => tasks.iter().map(|task| Placement::AsTask(*task)).collect(),
@@ -117,13 +118,13 @@ impl SpanPlan {
             last: outline.encode(HttpVersion::Http11, ConnectionUse::Last).into(),
             ..PreparedRequest::plain(outline.encode(HttpVersion::Http11, ConnectionUse::Kept))
         };
-        let work = Work::one("/").ok_or(BenchError::NothingToAsk)?;
+        let work = BenchRequests::one("/").ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
             address,
             tls: None,
             http2_streams: None,
             requests: [request].into(),
-            choice: drive::Choice { work, seed: plan.seed, step: 0 },
+            choice: drive::RequestSelection { work, seed: plan.seed, step: 0 },
             threads: 1,
             plan,
             sources: None,

@@ -1,6 +1,6 @@
 //! The notes of a report, collected once for all views.
 
-use super::{BenchReport, Work};
+use super::{BenchReport, BenchRequests};
 use crate::target::TargetUnknown;
 use flatout_load::report::Reason;
 use flatout_units::show;
@@ -69,7 +69,7 @@ impl BenchReport {
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
-        if let Work::Replayed(replay) = &self.asked.work {
+        if let BenchRequests::Replayed(replay) = &self.asked.work {
             let passed_over = replay.passed_over.iter();
             notes.extend(passed_over.map(|(skip, lines)| ReportNote::LogLinesPassedOver(*lines, skip.text())));
         }

@@ -88,10 +88,10 @@ impl Ports {
             // Each line of a log opens a connection, or each client at its first line; it closes with the last.
             Loop::Open(Arrivals { replay: Some(lines), .. }) => {
                 let hold_ns = (self.hold_s * 1e9) as u64;
-                let each_connects = super::ask::connects(&plan.visit);
+                let each_connects = super::spec::connects(&plan.visit);
                 f64::from(if each_connects { lines.due_within(hold_ns) } else { lines.sessions_at_once(hold_ns) })
             }
-            Loop::Open(arrivals) if super::ask::connects(&plan.visit) => {
+            Loop::Open(arrivals) if super::spec::connects(&plan.visit) => {
                 let peak_per_s =
                     arrivals.levels.iter().map(|level| level.from_per_s.max(level.to_per_s)).fold(0.0, f64::max);
                 let most = match plan.stop {
@@ -122,7 +122,7 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::Ports;
-    use flatout_load::plan::{ArrivalKind, Arrivals, Lines, Loop, Plan, Stop, Visit};
+    use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, ReplayLines, Stop, Visit};
     use std::sync::Arc;
 
     fn open(rate: f64, seconds: u64, visit: Visit) -> Plan {
@@ -140,7 +140,7 @@ mod tests {
         let ports = Ports::of("32768\t60999\n", "0\n", "192.0.2.1".parse().unwrap());
         let replay = |clients: u32, gap_ns: u64| {
             let lines = (0..clients).map(|client| (u64::from(client) * gap_ns, client));
-            let kind = Loop::Open(Arrivals::replay(Arc::new(Lines::of(lines))));
+            let kind = Loop::Open(Arrivals::replay(Arc::new(ReplayLines::of(lines))));
             Plan { kind, ..open(1.0, 600, Visit::Request) }
         };
         assert!(ports.check(&replay(28_232, 1), 1).is_ok() && ports.check(&replay(28_233, 1), 1).is_err());

@@ -26,7 +26,7 @@ pub struct Live {
 }
 
 /// A receiver of progress reports.
-pub trait Progress {
+pub trait ProgressReceiver {
     /// Returns whether reports are wanted; if not, threads save the effort.
     fn is_live(&self) -> bool;
 
@@ -41,7 +41,7 @@ pub trait Progress {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 
-impl Progress for Unwatched {
+impl ProgressReceiver for Unwatched {
     fn is_live(&self) -> bool {
         false
     }

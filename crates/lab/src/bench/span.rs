@@ -4,12 +4,14 @@
 //! server and the bare loop are measured by the same client.
 
 use super::BenchError;
-use super::drive::{Choice, Desk, Driven, LabDrive, NOT_KNOWN, Signals, Standing, Sums, Whole};
-use super::progress::{Live, Phase, Progress};
+use super::drive::{
+    Driven, LabDrive, NOT_KNOWN, RequestSelection, SharedStatistics, Signals, Sums, ThreadProgress, Whole,
+};
+use super::progress::{Live, Phase, ProgressReceiver};
 use crate::cgroup::HeldBack;
 use crate::cores::Placement;
 use crate::procfs;
-use flatout_load::judge::steady::Watch;
+use flatout_load::judge::steady::WarmupDetector;
 use flatout_load::judge::tight::TightWatch;
 use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
@@ -45,7 +47,7 @@ pub(crate) struct SpanPlan {
     pub(crate) tls: Option<ClientTls>,
     pub(crate) http2_streams: Option<u32>,
     pub(crate) requests: Arc<[PreparedRequest]>,
-    pub(crate) choice: Choice,
+    pub(crate) choice: RequestSelection,
     /// Number of source addresses, if specified.
     pub(crate) sources: Option<u32>,
     pub(crate) digest_every: u32,
@@ -65,7 +67,7 @@ pub(crate) struct SpanPlan {
 
 /// The result of a span, or of several combined.
 #[derive(Debug)]
-pub(crate) struct Span {
+pub(crate) struct SpanResult {
     pub(crate) recorder: Recorder,
     pub(crate) tally: Tally,
     pub(crate) whole: Whole,
@@ -86,7 +88,7 @@ pub(crate) struct Span {
     pub(crate) interrupted: bool,
 }
 
-impl Span {
+impl SpanResult {
     /// Appends a later span: a second half.
     pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
@@ -148,7 +150,11 @@ struct ThreadOutcome {
 }
 
 /// Runs a span on new threads and waits for them, reporting to `progress`.
-pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progress) -> Result<Span, BenchError> {
+pub(crate) fn run_span(
+    span: &SpanPlan,
+    phase: Phase,
+    progress: &mut dyn ProgressReceiver,
+) -> Result<SpanResult, BenchError> {
     progress.handle_begin(phase, &span.plan);
     let held_before = HeldBack::read();
     let is_live = progress.is_live();
@@ -156,16 +162,16 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     let signals = Arc::new(Signals::new());
     let soon_ns = precise_ns() + START_DELAY_NS;
     let start_ns = span.begin_at_ns.map_or(soon_ns, |begin_ns| begin_ns.max(soon_ns));
-    let (mut threads, mut desks) = (Vec::new(), Vec::new());
+    let (mut threads, mut statistics_by_thread) = (Vec::new(), Vec::new());
     let shares = span.plan.shares(span.threads, span.share.0, span.share.1);
     if shares.is_empty() {
         // There are more agents than connections.
         return Err(BenchError::Plan(PlanError::Connections(span.plan.connections)));
     }
     for share in shares {
-        let desk = Arc::new(Desk::default());
-        desks.push(Arc::clone(&desk));
-        let (settings, drive) = thread_parts(span, share, start_ns, (&signals, &desk), is_live)?;
+        let statistics = Arc::new(SharedStatistics::default());
+        statistics_by_thread.push(Arc::clone(&statistics));
+        let (settings, drive) = thread_parts(span, share, start_ns, (&signals, &statistics), is_live)?;
         let (placement, ended) = (span.placement, ended.clone());
         let name = format!("client-{}", share.index);
         let thread = thread::Builder::new().name(name).spawn(move || {
@@ -196,10 +202,10 @@ pub(crate) fn run_span(span: &SpanPlan, phase: Phase, progress: &mut dyn Progres
     // The channel carries no messages: it closes when the last thread drops it.
     while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(BATCH) {
         let now_ns = precise_ns();
-        attendant.attend(now_ns, &desks, &signals);
+        attendant.attend(now_ns, &statistics_by_thread, &signals);
         if now_ns.saturating_sub(attendant.shown_ns) >= PROGRESS_INTERVAL_NS {
             attendant.shown_ns = now_ns;
-            progress.handle_live(phase, standing_of(&desks).as_ref());
+            progress.handle_live(phase, standing_of(&statistics_by_thread).as_ref());
         }
     }
     let mut outcomes = Vec::new();
@@ -215,7 +221,7 @@ fn thread_parts(
     span: &SpanPlan,
     share: Share,
     start_ns: u64,
-    (signals, desk): (&Arc<Signals>, &Arc<Desk>),
+    (signals, statistics): (&Arc<Signals>, &Arc<SharedStatistics>),
     is_live: bool,
 ) -> Result<(ClientSettings, LabDrive), BenchError> {
     let settings = ClientSettings {
@@ -244,7 +250,7 @@ fn thread_parts(
         recorder.end_span_after(duration_ns);
     }
     let resolve_ns = if share.index == 0 { span.resolve_ns } else { 0 };
-    let between = (Arc::clone(signals), Arc::clone(desk));
+    let between = (Arc::clone(signals), Arc::clone(statistics));
     let drive = LabDrive::new(schedule, recorder, loop_lag, span.choice.clone(), between, (is_live, resolve_ns));
     Ok((settings, drive))
 }
@@ -279,7 +285,7 @@ struct Attendant {
 }
 
 struct Warming {
-    watch: Watch,
+    watch: WarmupDetector,
     until_ns: u64,
 }
 
@@ -287,7 +293,7 @@ impl Attendant {
     fn new(plan: &Plan, start_ns: u64) -> Self {
         let warming = match plan.warm_up {
             WarmUp::Steady { duration_ns_max } => {
-                Some(Warming { watch: Watch::new(), until_ns: start_ns.saturating_add(duration_ns_max) })
+                Some(Warming { watch: WarmupDetector::new(), until_ns: start_ns.saturating_add(duration_ns_max) })
             }
             WarmUp::None | WarmUp::For { .. } => None,
         };
@@ -306,11 +312,11 @@ impl Attendant {
         }
     }
 
-    fn attend(&mut self, now_ns: u64, desks: &[Arc<Desk>], signals: &Signals) {
+    fn attend(&mut self, now_ns: u64, statistics_by_thread: &[Arc<SharedStatistics>], signals: &Signals) {
         if self.warming.is_none() && self.tight.is_none() {
             return;
         }
-        let sums = sums_of(desks);
+        let sums = sums_of(statistics_by_thread);
         let answers = sums.answers.saturating_sub(self.before.answers);
         let mean = |sum: u64, before: u64| (answers > 0).then(|| sum.saturating_sub(before) as f64 / answers as f64);
         let service = mean(sums.service_ns, self.before.service_ns);
@@ -334,10 +340,10 @@ impl Attendant {
     }
 }
 
-fn sums_of(desks: &[Arc<Desk>]) -> Sums {
+fn sums_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Sums {
     let mut all = Sums::default();
-    for desk in desks {
-        let sums = *desk.sums.lock().unwrap_or_else(PoisonError::into_inner);
+    for statistics in statistics_by_thread {
+        let sums = *statistics.sums.lock().unwrap_or_else(PoisonError::into_inner);
         all.answers += sums.answers;
         all.service_ns = all.service_ns.saturating_add(sums.service_ns);
         all.response_ns = all.response_ns.saturating_add(sums.response_ns);
@@ -345,11 +351,11 @@ fn sums_of(desks: &[Arc<Desk>]) -> Sums {
     all
 }
 
-fn standing_of(desks: &[Arc<Desk>]) -> Option<Live> {
+fn standing_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Option<Live> {
     let mut live: Option<Live> = None;
-    for desk in desks {
-        let Some(standing) = desk.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
-        let Standing { responses, failures, latency, lag } = standing;
+    for statistics in statistics_by_thread {
+        let Some(standing) = statistics.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
+        let ThreadProgress { responses, failures, latency, lag } = standing;
         live = Some(match live {
             None => Live { responses, failures, latency, lag },
             Some(mut sum) => {
@@ -367,8 +373,8 @@ fn sum_up(
     mut outcomes: Vec<ThreadOutcome>,
     start_ns: u64,
     attendant: &Attendant,
-) -> Result<Span, BenchError> {
-    let mut sum: Option<Span> = None;
+) -> Result<SpanResult, BenchError> {
+    let mut sum: Option<SpanResult> = None;
     let last_ns = outcomes.iter().map(|outcome| outcome.report.ended_ns).max().unwrap_or(start_ns);
     let whole_ns = last_ns.saturating_sub(start_ns);
     let is_cut_short = attendant.stopped || outcomes.iter().any(|outcome| outcome.report.interrupted);
@@ -384,7 +390,7 @@ fn sum_up(
     for ThreadOutcome { report, cpu, wait_ns } in outcomes {
         let Driven { recorder, tally, whole, loop_lag } = report.drive.finish(report.ended_ns);
         let thread_ns = report.elapsed_ns.max(1) as f64;
-        let part = Span {
+        let part = SpanResult {
             recorder,
             tally,
             whole,

@@ -1,9 +1,9 @@
 //! Whole benches against the bare loop and against servers of a few lines.
 
 use super::levels::halves;
-use super::{Ask, Bench, BenchReport, Books, Live, Phase, Progress, Unwatched, run};
+use super::{Bench, BenchReport, BenchSpec, CounterSource, Live, Phase, ProgressReceiver, Unwatched, run};
 use crate::cores::Placement;
-use crate::limits::responder::{Reply, Responder, ResponderPlan};
+use crate::limits::responder::{Responder, ResponderPlan, ResponderReply};
 use crate::url::Url;
 use flatout_load::FailureKind;
 use flatout_load::judge::InvalidReason;
@@ -14,15 +14,15 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
-fn asked(address: SocketAddr, stop: Stop) -> Ask {
+fn asked(address: SocketAddr, stop: Stop) -> BenchSpec {
     let plan = Plan { connections: 4, stop, patience_ns: 2_000_000_000, ..Plan::default() };
-    let ask = Ask::new(Url::parse(&format!("http://{address}/x")).unwrap(), plan).unwrap();
-    Ask { threads: 2, request_timeout_ns: 2_000_000_000, ..ask }
+    let ask = BenchSpec::new(Url::parse(&format!("http://{address}/x")).unwrap(), plan).unwrap();
+    BenchSpec { threads: 2, request_timeout_ns: 2_000_000_000, ..ask }
 }
 
 fn responder(closes: bool) -> Responder {
     let address = "127.0.0.1:0".parse().unwrap();
-    let reply = Reply::Memory { body_bytes: 100 };
+    let reply = ResponderReply::Memory { body_bytes: 100 };
     Responder::start(&ResponderPlan { address, placements: vec![Placement::Anywhere], reply, closes }).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn server(answer: &'static str) -> SocketAddr {
     address
 }
 
-fn bench(asked: Ask) -> BenchReport {
+fn bench(asked: BenchSpec) -> BenchReport {
     run(asked, None, &mut Unwatched).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn where_nothing_listens_nothing_is_sent_and_the_run_ends_at_once() {
 #[test]
 fn whoever_watches_is_told_where_a_run_stands() {
     struct Watch(Vec<(Phase, u64)>);
-    impl Progress for Watch {
+    impl ProgressReceiver for Watch {
         fn is_live(&self) -> bool {
             true
         }
@@ -180,7 +180,7 @@ fn books_that_are_gone_at_a_later_level_cost_no_level() {
     fs::write(&path, "").unwrap();
     let asked = asked(responder.address(), Stop::Count(20));
     let plan = asked.plans[0].clone();
-    let mut bench = Bench::prepare(asked.clone(), Some(Books::Log(path.clone()))).unwrap();
+    let mut bench = Bench::prepare(asked.clone(), Some(CounterSource::Log(path.clone()))).unwrap();
     // The bare loop keeps no books, so this level waits for them until the timeout.
     assert!(bench.step(&plan, false, &mut Unwatched).is_some());
     fs::remove_file(&path).unwrap();
@@ -193,7 +193,7 @@ fn books_that_are_gone_at_a_later_level_cost_no_level() {
     assert!(text.contains("flatout-bench-books"), "{text}");
     assert!(report.run.steps.iter().all(|step| step.record.counts.responses == 20));
     // Before anything was sent nothing can be lost, and books that are not there are said at once.
-    assert!(Bench::prepare(asked, Some(Books::Log(path))).is_err_and(|error| error.is_usage()));
+    assert!(Bench::prepare(asked, Some(CounterSource::Log(path))).is_err_and(|error| error.is_usage()));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_level_that_cannot_be_run_costs_no_other() {
         stop: Stop::Count(if rate > 1e6 { 1_000_000 } else { 5 }),
         ..asked.plans[0].clone()
     };
-    let mut bench = Bench::prepare(Ask { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
+    let mut bench = Bench::prepare(BenchSpec { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
     assert!(bench.step(&at(100.0), false, &mut Unwatched).is_some());
     assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none(), "nobody has so many ports");
     assert!(!bench.is_over() && !bench.is_whole(), "fewer may be enough for another");
@@ -217,7 +217,7 @@ fn a_level_that_cannot_be_run_costs_no_other() {
     let text = report.run.steps[1].evidence.part_missing.as_deref().unwrap();
     assert!(text.contains("give --sources"), "{text}");
     // A run that has nothing else is refused.
-    let mut bench = Bench::prepare(Ask { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
+    let mut bench = Bench::prepare(BenchSpec { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
     assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none());
     assert!(bench.finish().is_err_and(|error| error.is_usage()));
 }

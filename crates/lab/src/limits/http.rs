@@ -1,8 +1,8 @@
 //! The bare loop measured by the bench's own client: the unit of server costs.
 
-use super::responder::{Reply, Responder, ResponderPlan};
+use super::responder::{Responder, ResponderPlan, ResponderReply};
 use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, RolesBusy, Setting};
-use crate::bench::{Phase, Span, SpanPlan, Unwatched, run_span};
+use crate::bench::{Phase, SpanPlan, SpanResult, Unwatched, run_span};
 use crate::cores::Placement;
 use flatout_load::plan::{Plan, Stop, Visit};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,21 +18,21 @@ const TIMEOUT_NS: u64 = 10_000_000_000;
 const MEBIBYTE: f64 = 1_048_576.0;
 
 pub(super) fn measure_kept(setting: Setting) -> Result<Readings, LimitsError> {
-    let small = Reply::Memory { body_bytes: setting.body_bytes };
+    let small = ResponderReply::Memory { body_bytes: setting.body_bytes };
     let (span, cpu_ns) = ask(setting, small, false, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
     Ok(readings(vec![(Measure::Http, per_s), (Measure::HttpCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_close(setting: Setting) -> Result<Readings, LimitsError> {
-    let small = Reply::Memory { body_bytes: setting.body_bytes };
+    let small = ResponderReply::Memory { body_bytes: setting.body_bytes };
     let (span, cpu_ns) = ask(setting, small, true, CONNECTIONS)?;
     let (per_s, cpu) = by_request(&span, cpu_ns);
     Ok(readings(vec![(Measure::HttpClose, per_s), (Measure::HttpCloseCpu, cpu)], &span, cpu_ns))
 }
 
 pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
-    let large = Reply::MemoryFile { body_bytes: LARGE_BODY_BYTES };
+    let large = ResponderReply::MemoryFile { body_bytes: LARGE_BODY_BYTES };
     let (span, cpu_ns) = ask(setting, large, false, LARGE_CONNECTIONS)?;
     let bytes = span.recorder.counts.bytes_in() as f64;
     let measures = vec![
@@ -43,18 +43,23 @@ pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
 }
 
 /// The bare loop is one thread, so its CPU time is its busy time.
-fn readings(measures: Vec<(Measure, f64)>, span: &Span, cpu_ns: u64) -> Readings {
+fn readings(measures: Vec<(Measure, f64)>, span: &SpanResult, cpu_ns: u64) -> Readings {
     let server = cpu_ns as f64 / span.elapsed_ns.max(1) as f64;
     Readings { measures, roles: Some(RolesBusy { server, client: span.busy_share + span.wait_share }) }
 }
 
-fn by_request(span: &Span, cpu_ns: u64) -> (f64, f64) {
+fn by_request(span: &SpanResult, cpu_ns: u64) -> (f64, f64) {
     let responses = span.recorder.counts.responses as f64;
     (responses * 1e9 / span.elapsed_ns as f64, cpu_ns as f64 / responses)
 }
 
 /// Runs the bare loop for the length of a probe, and returns its CPU use as well.
-fn ask(setting: Setting, reply: Reply, closes: bool, connections: u32) -> Result<(Span, u64), LimitsError> {
+fn ask(
+    setting: Setting,
+    reply: ResponderReply,
+    closes: bool,
+    connections: u32,
+) -> Result<(SpanResult, u64), LimitsError> {
     let started = Responder::start(&ResponderPlan {
         address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
         placements: vec![Placement::Core(setting.cores.server)],

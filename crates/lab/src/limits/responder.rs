@@ -10,7 +10,7 @@ mod connection;
 mod reply;
 mod worker;
 
-pub use reply::{MEMORY_BYTES_MAX, Reply};
+pub use reply::{MEMORY_BYTES_MAX, ResponderReply};
 
 use crate::cores::Placement;
 use crate::procfs;
@@ -40,7 +40,7 @@ pub struct ResponderPlan {
     /// The cores of each thread; at least one thread.
     pub placements: Vec<Placement>,
     /// The response to every request.
-    pub reply: Reply,
+    pub reply: ResponderReply,
     /// True to close each connection after one response.
     pub closes: bool,
 }

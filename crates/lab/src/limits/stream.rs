@@ -23,12 +23,12 @@ const FILE_BYTES: usize = 16 * 1024 * 1024;
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// The source of the sent bytes.
-enum Source {
+enum PayloadSource {
     Memory(Vec<u8>),
     File(OwnedFd),
 }
 
-impl Source {
+impl PayloadSource {
     /// Sends one piece; returns its length.
     fn send(&self, stream: &mut TcpStream, position: &mut u64) -> io::Result<usize> {
         match self {
@@ -44,7 +44,7 @@ impl Source {
 }
 
 pub(super) fn measure_send(setting: Setting) -> io::Result<Readings> {
-    let source = Source::Memory(vec![b'x'; CHUNK_BYTES]);
+    let source = PayloadSource::Memory(vec![b'x'; CHUNK_BYTES]);
     let (bytes_per_s, cpu_ns_per_mib) = measure(setting, source)?;
     Ok(vec![(Measure::Send, bytes_per_s), (Measure::SendCpu, cpu_ns_per_mib)].into())
 }
@@ -56,12 +56,12 @@ pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
     while written < bytes.len() {
         written += rustix::io::write(&file, &bytes[written..])?;
     }
-    let (bytes_per_s, cpu_ns_per_mib) = measure(setting, Source::File(file))?;
+    let (bytes_per_s, cpu_ns_per_mib) = measure(setting, PayloadSource::File(file))?;
     Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)].into())
 }
 
 /// Bytes per second, and the sender's CPU per MiB.
-fn measure(setting: Setting, source: Source) -> io::Result<(f64, f64)> {
+fn measure(setting: Setting, source: PayloadSource) -> io::Result<(f64, f64)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     // Both ends are connected before the threads start, so that neither waits for a failed one.

@@ -1,6 +1,6 @@
 //! The progress line on standard error.
 
-use crate::bench::{Live, Phase, Progress};
+use crate::bench::{Live, Phase, ProgressReceiver};
 use flatout_load::plan::Plan;
 use flatout_report::style::{Style, Weight};
 use flatout_units::show;
@@ -16,12 +16,12 @@ pub struct LiveLine {
     begun: Instant,
     /// The measurement of the current span, and its start.
     phase: Option<(Phase, Instant)>,
-    last: Option<Reading>,
+    last: Option<LineBaseline>,
 }
 
 /// The reading behind the last line; the next line covers the time since.
 #[derive(Debug)]
-struct Reading {
+struct LineBaseline {
     at: Instant,
     responses: u64,
     latency: Histogram<u64>,
@@ -60,7 +60,7 @@ impl Default for LiveLine {
     }
 }
 
-impl Progress for LiveLine {
+impl ProgressReceiver for LiveLine {
     fn is_live(&self) -> bool {
         self.is_terminal
     }
@@ -84,7 +84,7 @@ impl Progress for LiveLine {
                 let since = self.last.as_ref().map_or(phase_begun, |last| last.at);
                 let span_s = now.duration_since(since).as_secs_f64();
                 let text = describe(live, self.last.as_ref(), span_s, self.style);
-                self.last = Some(Reading { at: now, responses: live.responses, latency: live.latency.clone() });
+                self.last = Some(LineBaseline { at: now, responses: live.responses, latency: live.latency.clone() });
                 format!("{elapsed_s:5.1} s{what}  {text}")
             }
         };
@@ -93,7 +93,7 @@ impl Progress for LiveLine {
 }
 
 /// The events of the `span_s` seconds since the last reading, or since the phase began.
-fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> String {
+fn describe(live: &Live, last: Option<&LineBaseline>, span_s: f64, style: Style) -> String {
     let mut recent = live.latency.clone();
     let mut responses = live.responses;
     if let Some(last) = last {
@@ -112,7 +112,7 @@ fn describe(live: &Live, last: Option<&Reading>, span_s: f64, style: Style) -> S
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, describe};
+    use super::{LineBaseline, describe};
     use crate::bench::Live;
     use flatout_report::style::Style;
     use hdrhistogram::Histogram;
@@ -131,7 +131,7 @@ mod tests {
     fn a_line_tells_of_the_time_since_the_last_one() {
         let first = live(&[1_000, 1_000], 0);
         assert_eq!(describe(&first, None, 0.5, Style::PLAIN), "4.00 requests/s  p99 1.00 µs  no errors");
-        let last = Reading { at: Instant::now(), responses: first.responses, latency: first.latency };
+        let last = LineBaseline { at: Instant::now(), responses: first.responses, latency: first.latency };
         let second = live(&[1_000, 1_000, 2_000_000], 1);
         assert_eq!(describe(&second, Some(&last), 0.25, Style::PLAIN), "4.00 requests/s  p99 2.00 ms  1 error");
         assert_eq!(describe(&live(&[], 0), None, 0.0, Style::PLAIN), "0.00 requests/s  p99 -  no errors");

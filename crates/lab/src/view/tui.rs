@@ -1,6 +1,6 @@
 //! The full-screen live view: rate, response times as a heat map, errors and lag.
 //!
-//! The displayed state is a value ([`Watch`]), and drawing it is a pure function of that value and of the screen's
+//! The displayed state is a value ([`DisplayState`]), and drawing it is a pure function of that value and of the screen's
 //! size (`draw`); only [`screen`] accesses the terminal.
 
 mod draw;
@@ -22,7 +22,7 @@ pub(crate) const CLASSES_A_ROW: u16 = 4;
 
 /// The progress of a run since the start of its current part.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
+pub struct RunProgress<'a> {
     /// Seconds since the part began.
     pub at_s: f64,
     /// Answers received whole.
@@ -37,7 +37,7 @@ pub struct Standing<'a> {
 
 /// The events between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct IntervalReading {
     pub(crate) at_s: f64,
     pub(crate) responses_per_s: f64,
     pub(crate) failures: u64,
@@ -51,21 +51,21 @@ pub(crate) struct Reading {
 
 /// The displayed state.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct DisplayState {
     pub(crate) title: String,
     /// The current measurement: a step's load, or the machine's limit.
     pub(crate) part: String,
     /// Requests a second that are asked for, where that is known.
     pub(crate) offered_per_s: Option<f64>,
-    pub(crate) readings: VecDeque<Reading>,
+    pub(crate) readings: VecDeque<IntervalReading>,
     pub(crate) failures: u64,
     pub(crate) responses: u64,
-    last: Option<Last>,
+    last: Option<LastReading>,
 }
 
 /// The source of the last reading.
 #[derive(Clone, Debug)]
-struct Last {
+struct LastReading {
     at_s: f64,
     responses: u64,
     failures: u64,
@@ -73,7 +73,7 @@ struct Last {
     lag: Option<Histogram<u64>>,
 }
 
-impl Watch {
+impl DisplayState {
     /// A run without data so far.
     pub fn new(title: &str) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Watch {
     }
 
     /// Adds a reading.
-    pub fn push(&mut self, standing: Standing) {
+    pub fn push(&mut self, standing: RunProgress) {
         let last = self.last.take();
         let since_s = last.as_ref().map_or(0.0, |last| last.at_s);
         let span_s = (standing.at_s - since_s).max(1e-3);
@@ -112,7 +112,7 @@ impl Watch {
         let at = |histogram: &Histogram<u64>, quantile: f64| {
             (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile))
         };
-        self.readings.push_back(Reading {
+        self.readings.push_back(IntervalReading {
             at_s: standing.at_s,
             responses_per_s: responses as f64 / span_s,
             failures,
@@ -127,7 +127,7 @@ impl Watch {
         }
         self.responses += responses;
         self.failures += failures;
-        self.last = Some(Last {
+        self.last = Some(LastReading {
             at_s: standing.at_s,
             responses: standing.responses,
             failures: standing.failures,

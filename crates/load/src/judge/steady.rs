@@ -128,17 +128,17 @@ fn scatter(count: usize, difference: impl Fn(usize) -> f64) -> (f64, f64) {
 
 /// Online detection of the end of warm-up from batch means, each of about a tenth of a second.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct WarmupDetector {
     batches: Batches,
 }
 
-impl Default for Watch {
+impl Default for WarmupDetector {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Watch {
+impl WarmupDetector {
     /// An empty watch.
     pub const fn new() -> Self {
         Self { batches: Batches::new() }

@@ -4,7 +4,7 @@
 //! `n` occurs when the integral of the rate reaches the n-th point of that process.
 
 use super::PlanError;
-use super::lines::{Line, Lines};
+use super::lines::{ReplayLine, ReplayLines};
 use super::quantity::{parse_number, parse_time_ns};
 use super::random::Random;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub struct Arrivals {
     /// Lines of a replay, which then determine the arrivals; levels and kind are only displayed. Not serialised with
     /// the plan: a replay names its log.
     #[serde(skip)]
-    pub replay: Option<Arc<Lines>>,
+    pub replay: Option<Arc<ReplayLines>>,
 }
 
 impl Arrivals {
@@ -84,7 +84,7 @@ impl Arrivals {
     }
 
     /// Arrivals from a log.
-    pub fn replay(lines: Arc<Lines>) -> Self {
+    pub fn replay(lines: Arc<ReplayLines>) -> Self {
         let rate_per_s = (lines.len() as f64 * 1e9 / lines.last_ns().max(1) as f64).min(RATE_PER_S_MAX);
         Self { replay: Some(lines), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
     }
@@ -232,7 +232,7 @@ impl Times {
     }
 
     /// Next line of a replay; `None` without one.
-    pub fn line(&self) -> Option<Line> {
+    pub fn line(&self) -> Option<ReplayLine> {
         self.arrivals.replay.as_ref()?.get(self.index)
     }
 

@@ -2,10 +2,10 @@
 
 /// One log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ReplayLine {
     /// Time in nanoseconds from the start.
     pub at_ns: u64,
-    /// Client, a number below [`Lines::sessions`].
+    /// Client, a number below [`ReplayLines::sessions`].
     pub session: u32,
     /// True if it is the client's last line: its connections are no longer needed.
     pub is_last: bool,
@@ -13,16 +13,16 @@ pub struct Line {
 
 /// All lines of a replay, sorted by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
-    lines: Box<[Line]>,
+pub struct ReplayLines {
+    lines: Box<[ReplayLine]>,
     sessions: u32,
 }
 
-impl Lines {
+impl ReplayLines {
     /// Builds lines from times in nanoseconds from the start, each with a client number.
     pub fn of(asked: impl IntoIterator<Item = (u64, u32)>) -> Self {
-        let line = |(at_ns, session)| Line { at_ns, session, is_last: false };
-        let mut lines: Box<[Line]> = asked.into_iter().map(line).collect();
+        let line = |(at_ns, session)| ReplayLine { at_ns, session, is_last: false };
+        let mut lines: Box<[ReplayLine]> = asked.into_iter().map(line).collect();
         let sessions = lines.iter().map(|line| line.session.saturating_add(1)).max().unwrap_or(0);
         // Numbers beyond the number of lines are refused later; bound the allocation here.
         let mut goes_on = vec![false; (sessions as usize).min(lines.len())];
@@ -50,7 +50,7 @@ impl Lines {
     }
 
     /// The line with this index.
-    pub fn get(&self, number: u64) -> Option<Line> {
+    pub fn get(&self, number: u64) -> Option<ReplayLine> {
         self.lines.get(usize::try_from(number).ok()?).copied()
     }
 
@@ -81,7 +81,7 @@ impl Lines {
 
     /// Maximum number of lines within any span of this length.
     pub fn due_within(&self, span_ns: u64) -> u32 {
-        let within = |(index, from): (usize, &Line)| {
+        let within = |(index, from): (usize, &ReplayLine)| {
             self.lines[index..].partition_point(|line| line.at_ns - from.at_ns < span_ns) as u32
         };
         self.lines.iter().enumerate().map(within).max().unwrap_or(0)
@@ -109,11 +109,11 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::Lines;
+    use super::ReplayLines;
 
     #[test]
     fn sessions_end_with_their_last_lines() {
-        let lines = Lines::of([(0, 0), (5, 1), (5, 0), (9, 2), (20, 1)]);
+        let lines = ReplayLines::of([(0, 0), (5, 1), (5, 0), (9, 2), (20, 1)]);
         let last: Vec<_> = (0..5).map(|number| lines.get(number).unwrap().is_last).collect();
         assert_eq!((last, lines.sessions(), lines.len()), (vec![false, false, true, true, true], 3, 5));
         assert_eq!((lines.get(5), lines.last_ns(), lines.due_before(9)), (None, 20, 3));
@@ -129,9 +129,9 @@ mod tests {
             (&[(2, 0), (1, 0)], "request 2"),
             (&[(0, u32::MAX)], "not of 4294967295 sessions"),
         ] {
-            let error = Lines::of(asked.iter().copied()).check().unwrap_err();
+            let error = ReplayLines::of(asked.iter().copied()).check().unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
-        assert_eq!(Lines::of([(1, 0), (1, 1)]).check(), Ok(()));
+        assert_eq!(ReplayLines::of([(1, 0), (1, 1)]).check(), Ok(()));
     }
 }

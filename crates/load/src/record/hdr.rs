@@ -69,10 +69,10 @@ impl std::error::Error for HdrError {}
 /// ([`Hdr::pack`]) into some kilobytes: a sweep holds ten per level.
 /// ([`Hdr::pack`]) into the few kilobytes of the counts it has: a sweep keeps ten of them for each of its levels.
 #[derive(Clone, Debug)]
-pub struct Hdr(Store);
+pub struct Hdr(HdrStorage);
 
 #[derive(Clone, Debug)]
-enum Store {
+enum HdrStorage {
     /// Ready for recording.
     Open(Histogram<u64>),
     /// Plain V2 bytes, the output of [`encode_plain`].
@@ -97,23 +97,23 @@ impl Hdr {
     }
 
     const fn of(histogram: Histogram<u64>) -> Self {
-        Self(Store::Open(histogram))
+        Self(HdrStorage::Open(histogram))
     }
 
     /// Returns the histogram; unpacks a copy if it is packed.
     pub fn histogram(&self) -> Cow<'_, Histogram<u64>> {
         match &self.0 {
-            Store::Open(histogram) => Cow::Borrowed(histogram),
-            Store::Packed(bytes) => Cow::Owned(unpack(bytes)),
+            HdrStorage::Open(histogram) => Cow::Borrowed(histogram),
+            HdrStorage::Packed(bytes) => Cow::Owned(unpack(bytes)),
         }
     }
 
     /// Packs it losslessly; later changes unpack it.
     pub fn pack(&mut self) {
-        let Store::Open(histogram) = &self.0 else { return };
+        let HdrStorage::Open(histogram) = &self.0 else { return };
         // If its counts cannot be encoded, or their sum cannot be decoded again, it stays unpacked.
         if let Some(bytes) = encode_plain(histogram).filter(|bytes| decode_plain(bytes).is_ok()) {
-            self.0 = Store::Packed(bytes.into());
+            self.0 = HdrStorage::Packed(bytes.into());
         }
     }
 
@@ -121,8 +121,8 @@ impl Hdr {
     #[cfg(test)]
     fn memory_bytes(&self) -> usize {
         match &self.0 {
-            Store::Open(histogram) => histogram.distinct_values() * size_of::<u64>(),
-            Store::Packed(bytes) => bytes.len(),
+            HdrStorage::Open(histogram) => histogram.distinct_values() * size_of::<u64>(),
+            HdrStorage::Packed(bytes) => bytes.len(),
         }
     }
 
@@ -133,11 +133,11 @@ impl Hdr {
 
     fn change<T>(&mut self, change: impl FnOnce(&mut Histogram<u64>) -> T) -> T {
         match &mut self.0 {
-            Store::Open(histogram) => change(histogram),
-            Store::Packed(bytes) => {
+            HdrStorage::Open(histogram) => change(histogram),
+            HdrStorage::Packed(bytes) => {
                 let mut histogram = unpack(bytes);
                 let changed = change(&mut histogram);
-                self.0 = Store::Open(histogram);
+                self.0 = HdrStorage::Open(histogram);
                 changed
             }
         }

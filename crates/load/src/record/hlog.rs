@@ -35,7 +35,7 @@ pub struct Row {
 
 /// A log.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Log {
+pub struct HistogramLog {
     /// When it started, in seconds since the epoch.
     pub started_unix_s: Option<f64>,
     /// Base of the rows' times, in seconds since the epoch.
@@ -61,7 +61,7 @@ impl std::fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-impl Log {
+impl HistogramLog {
     /// Encodes the log as text.
     pub fn encode(&self) -> String {
         let mut text = String::from("#[Histogram log format version 1.3]\n");

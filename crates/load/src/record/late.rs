@@ -20,7 +20,7 @@ pub struct Late {
 }
 
 impl Late {
-    pub(super) fn add(&mut self, ended: Ended) {
+    pub(super) fn add(&mut self, ended: EndedRequest) {
         self.responses += u64::from(ended.is_response);
         self.failures += u64::from(!ended.is_response);
         self.bytes_in += ended.bytes_in;
@@ -36,13 +36,13 @@ impl Late {
 
 /// A request that ended after the start of the last one. It may be late if the last one ends the span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct EndedRequest {
     pub(super) at_ns: u64,
     bytes_in: u64,
     is_response: bool,
 }
 
-impl Ended {
+impl EndedRequest {
     pub(super) fn of(sample: &Sample) -> Self {
         Self {
             at_ns: sample.ended_ns,

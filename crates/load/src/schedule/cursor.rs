@@ -2,7 +2,7 @@
 //! share; in a replay, those of every n-th session.
 
 use crate::plan::arrivals::Times;
-use crate::plan::{Line, Share};
+use crate::plan::{ReplayLine, Share};
 
 /// An arrival of this share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) struct Arrival {
     /// Intended start, in nanoseconds of the driver's clock.
     pub(super) intended_ns: u64,
     /// The line of a replay.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<ReplayLine>,
 }
 
 /// Peekable arrivals of a share. A clone continues from the same position, which counts waiting arrivals without

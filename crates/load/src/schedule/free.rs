@@ -14,7 +14,7 @@ const GONE: u32 = u32::MAX - 1;
 
 /// Links of an open slot.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct FreeLinks {
     /// The slots added before and after it.
     older: u32,
     newer: u32,
@@ -29,7 +29,7 @@ pub(super) struct Free {
     closed: VecDeque<u32>,
     oldest: u32,
     newest: u32,
-    links: Box<[Link]>,
+    links: Box<[FreeLinks]>,
     /// Each client's newest open slot, [`NONE`] or [`GONE`].
     newest_of: Box<[u32]>,
     /// Slots whose connections are to be closed.
@@ -39,7 +39,7 @@ pub(super) struct Free {
 impl Free {
     /// Empty, with capacity for these slots and clients.
     pub(super) fn new(slots: usize, clients: usize) -> Self {
-        let link = Link { older: NONE, newer: NONE, client: NONE, next_of_client: NONE };
+        let link = FreeLinks { older: NONE, newer: NONE, client: NONE, next_of_client: NONE };
         Self {
             closed: VecDeque::with_capacity(slots),
             oldest: NONE,
@@ -68,7 +68,7 @@ impl Free {
             self.closed.push_back(slot);
             return false;
         }
-        let mut link = Link { older: self.newest, newer: NONE, client, next_of_client: slot };
+        let mut link = FreeLinks { older: self.newest, newer: NONE, client, next_of_client: slot };
         if let Some(before) = self.links.get_mut(newest_of as usize) {
             link.next_of_client = std::mem::replace(&mut before.next_of_client, slot);
         }
@@ -137,7 +137,7 @@ impl Free {
     }
 
     fn unlink(&mut self, slot: u32) -> u32 {
-        let Link { older, newer, .. } = self.links[slot as usize];
+        let FreeLinks { older, newer, .. } = self.links[slot as usize];
         match self.links.get_mut(older as usize) {
             Some(older) => older.newer = newer,
             None => self.oldest = newer,

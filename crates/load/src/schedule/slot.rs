@@ -17,7 +17,7 @@ pub(super) enum Holding {
 
 /// One slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     pub(super) holding: Holding,
     /// True if it has a reusable connection.
     pub(super) is_open: bool,
@@ -37,7 +37,7 @@ pub(super) struct Slot {
     pub(super) connect_failures: u32,
 }
 
-impl Slot {
+impl ConnectionSlot {
     pub(super) const fn new() -> Self {
         Self {
             holding: Holding::Nothing,

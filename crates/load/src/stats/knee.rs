@@ -11,9 +11,9 @@
 //!   rate must meet. If either contradicts what was found before, the search widens and goes on; after
 //!   [`CONTRADICTIONS_MAX`] contradictions it ends without a figure.
 //!
-//! The driver calls [`Search::next`] for a [`Trial`], runs it, and passes the result to [`Search::handle`].
+//! The driver calls [`KneeSearch::next`] for a [`Trial`], runs it, and passes the result to [`KneeSearch::handle`].
 
-use crate::plan::Arrival;
+use crate::plan::ArrivalUnit;
 use serde::{Deserialize, Serialize};
 
 /// Settings of a search. Rates are of arrivals: requests if each arrival is one, otherwise connections or sessions.
@@ -134,7 +134,7 @@ pub struct Knee {
 
 impl Knee {
     /// The result as a sentence, for a requirement as written and rates of these arrivals.
-    pub fn sentence(&self, requirement: &str, arrival: Arrival) -> String {
+    pub fn sentence(&self, requirement: &str, arrival: ArrivalUnit) -> String {
         let times = if self.confirmations == 1 { "once".to_owned() } else { format!("{} times", self.confirmations) };
         match (self.ending, self.met_per_s, self.missed_per_s) {
             (KneeEnding::Found, Some(met), Some(missed)) => {
@@ -186,7 +186,7 @@ const PRECISION_MIN: f64 = 0.001;
 
 /// A search in progress.
 #[derive(Clone, Debug)]
-pub struct Search {
+pub struct KneeSearch {
     plan: KneePlan,
     stage: Stage,
     /// Trials at the current stage's rate.
@@ -262,7 +262,7 @@ impl Votes {
     }
 }
 
-impl Search {
+impl KneeSearch {
     /// Creates a search. Invalid settings are replaced by the defaults.
     pub fn new(plan: KneePlan) -> Self {
         let or = |value: f64, default: f64| if value.is_finite() && value > 0.0 { value } else { default };
@@ -419,7 +419,7 @@ impl Search {
         missed.map(|record| record.trial.rate_per_s).filter(|missed| *missed > rate).min_by(f64::total_cmp)
     }
 
-    /// Result so far; final once [`Search::next`] returns `None`. An interrupted search is unsettled.
+    /// Result so far; final once [`KneeSearch::next`] returns `None`. An interrupted search is unsettled.
     pub fn knee(&self) -> Knee {
         let ending = match self.stage {
             Stage::Done(ending) => ending,

@@ -17,7 +17,7 @@ pub enum Side {
 
 /// Order of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RunOrder {
     /// Blocks of four, A B B A: a linear drift affects both equally.
     Abba,
     /// Blocks of two, A B or B A at random from this seed: robust against periodic effects.
@@ -26,14 +26,14 @@ pub enum Order {
 
 /// The runs of one block, by their indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct RunBlock {
     /// Runs of A.
     pub a: Vec<usize>,
     /// Runs of B, the same number.
     pub b: Vec<usize>,
 }
 
-impl Order {
+impl RunOrder {
     /// Subject of each run, for this many blocks.
     pub fn sides(self, blocks: usize) -> Vec<Side> {
         match self {
@@ -55,13 +55,13 @@ impl Order {
     }
 
     /// Groups completed runs into blocks; drops an incomplete block at the end.
-    pub fn blocks(self, sides: &[Side]) -> Vec<Block> {
+    pub fn blocks(self, sides: &[Side]) -> Vec<RunBlock> {
         let length = self.block_runs();
         let of = |block: usize, side: Side| {
             (block * length..(block + 1) * length).filter(|&run| sides[run] == side).collect::<Vec<_>>()
         };
         (0..sides.len() / length)
-            .map(|block| Block { a: of(block, Side::A), b: of(block, Side::B) })
+            .map(|block| RunBlock { a: of(block, Side::A), b: of(block, Side::B) })
             .filter(|block| block.a.len() == block.b.len())
             .collect()
     }
@@ -69,17 +69,17 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::{Block, Order, Side};
+    use super::{RunBlock, RunOrder, Side};
 
     #[test]
     fn both_sides_run_as_often_in_every_block() {
-        let sides = Order::Abba.sides(2);
+        let sides = RunOrder::Abba.sides(2);
         assert_eq!(
-            Order::Abba.blocks(&sides),
-            [Block { a: vec![0, 3], b: vec![1, 2] }, Block { a: vec![4, 7], b: vec![5, 6] }]
+            RunOrder::Abba.blocks(&sides),
+            [RunBlock { a: vec![0, 3], b: vec![1, 2] }, RunBlock { a: vec![4, 7], b: vec![5, 6] }]
         );
-        assert_eq!(Order::Abba.blocks(&sides[..7]).len(), 1);
-        let order = Order::Random(5);
+        assert_eq!(RunOrder::Abba.blocks(&sides[..7]).len(), 1);
+        let order = RunOrder::Random(5);
         let sides = order.sides(100);
         assert_eq!(sides, order.sides(100));
         let blocks = order.blocks(&sides);

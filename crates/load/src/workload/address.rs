@@ -13,14 +13,14 @@ const HOST_BYTES_MAX: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The server, if the list names one.
-    pub origin: Option<Origin>,
+    pub origin: Option<ServerOrigin>,
     /// Path and query in origin form (RFC 9112 §3.2.1): graphic ASCII, at most [`TARGET_BYTES_MAX`] bytes.
     pub target: Box<str>,
 }
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Origin {
+pub struct ServerOrigin {
     /// True if the scheme is https.
     pub secure: bool,
     /// Host as written, without the brackets of an IPv6 address.
@@ -47,7 +47,7 @@ impl Address {
         };
         let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_end);
-        let origin = Origin::parse(secure, authority)?;
+        let origin = ServerOrigin::parse(secure, authority)?;
         let slash = if path.starts_with('/') { "" } else { "/" };
         let target = format!("{slash}{path}");
         check_target(&target)?;
@@ -55,7 +55,7 @@ impl Address {
     }
 }
 
-impl Origin {
+impl ServerOrigin {
     /// Parses `host[:port]`.
     ///
     /// # Errors

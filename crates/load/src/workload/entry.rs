@@ -32,7 +32,7 @@ impl Method {
 
 /// A possible request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct WorkloadEntry {
     /// The method, unless the command line specifies one.
     pub method: Method,
     /// The URL.
@@ -49,7 +49,7 @@ pub struct Entry {
     pub class: u16,
 }
 
-impl Entry {
+impl WorkloadEntry {
     /// GET for an address without an expected response.
     pub const fn get(address: Address) -> Self {
         Self { method: Method::Get, address, host: None, weight: 1.0, body_bytes: None, sha256: None, class: 0 }
@@ -88,7 +88,7 @@ const SIZES: [(u64, &str); 6] = [
 ];
 
 /// Assigns a class to every entry.
-pub(super) fn classify(entries: &mut [Entry]) -> Vec<Class> {
+pub(super) fn classify(entries: &mut [WorkloadEntry]) -> Vec<Class> {
     if entries.len() <= CLASSES_OF_ENTRIES_MAX {
         return (0..)
             .zip(entries)
@@ -100,7 +100,7 @@ pub(super) fn classify(entries: &mut [Entry]) -> Vec<Class> {
             })
             .collect();
     }
-    let range = |entry: &Entry| match entry.body_bytes {
+    let range = |entry: &WorkloadEntry| match entry.body_bytes {
         None => SIZES.len() - 1,
         Some(bytes) => SIZES.iter().position(|(end, _)| bytes < *end).unwrap_or(SIZES.len() - 2),
     };
@@ -122,7 +122,12 @@ pub(super) fn classify(entries: &mut [Entry]) -> Vec<Class> {
 }
 
 /// Calculates the shares and mean sizes of classes.
-pub(super) fn count_classes(classes: &mut [Class], entries: &[Entry], total: f64, weight: impl Fn(&Entry) -> f64) {
+pub(super) fn count_classes(
+    classes: &mut [Class],
+    entries: &[WorkloadEntry],
+    total: f64,
+    weight: impl Fn(&WorkloadEntry) -> f64,
+) {
     let mut sums = vec![(0.0, Some(0.0)); classes.len()];
     for entry in entries {
         if let Some((weights, bytes)) = sums.get_mut(usize::from(entry.class)) {

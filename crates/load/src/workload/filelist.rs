@@ -15,7 +15,7 @@
 
 use super::fault::{FaultKind, Faults};
 use super::lines::{TooLong, each_line};
-use super::{Address, ENTRIES_MAX, Entry, TEXT_BYTES_MAX, Workload};
+use super::{Address, ENTRIES_MAX, TEXT_BYTES_MAX, Workload, WorkloadEntry};
 use std::fmt::Write as _;
 
 /// Maximum length of a line in bytes.
@@ -41,10 +41,10 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
 /// Parses the entries of a list within the bounds of workloads, or returns the error of each malformed line.
 pub(super) fn read_entries(
     text: &[u8],
-    parse_line: impl Fn(&str) -> Result<Option<Entry>, FaultKind>,
-) -> Result<Vec<Entry>, Faults> {
+    parse_line: impl Fn(&str) -> Result<Option<WorkloadEntry>, FaultKind>,
+) -> Result<Vec<WorkloadEntry>, Faults> {
     let mut faults = Faults::default();
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<WorkloadEntry> = Vec::new();
     let mut bytes_left = TEXT_BYTES_MAX;
     let mut is_full = false;
     each_line(text, LINE_BYTES_MAX, |number, line| {
@@ -81,7 +81,7 @@ fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
 ///
 /// # Errors
 /// Returns the kind of error.
-pub fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
+pub fn parse_line(line: &str) -> Result<Option<WorkloadEntry>, FaultKind> {
     let (words, comments) = match line.split_once('#') {
         Some((words, comments)) => (words, Some(comments)),
         None => (line, None),
@@ -91,7 +91,7 @@ pub fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     if url.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(FaultKind::WebStone1);
     }
-    let mut entry = Entry::get(Address::parse(url)?);
+    let mut entry = WorkloadEntry::get(Address::parse(url)?);
     entry.weight = words.next().map_or(Ok(1), parse_weight)? as f64;
     if words.next().is_some() {
         return Err(FaultKind::TooManyWords);
@@ -118,7 +118,7 @@ fn parse_weight(text: &str) -> Result<u64, FaultKind> {
 }
 
 /// Parses a comment: a size, a digest, or text for people.
-fn read_comment(comment: &str, entry: &mut Entry) -> Result<(), FaultKind> {
+fn read_comment(comment: &str, entry: &mut WorkloadEntry) -> Result<(), FaultKind> {
     if let Some(digest) = comment.strip_prefix("sha256=") {
         entry.sha256 = Some(parse_digest(digest).ok_or(FaultKind::DigestInvalid)?);
     } else if entry.body_bytes.is_none() && !comment.is_empty() && comment.bytes().all(|byte| byte.is_ascii_digit()) {

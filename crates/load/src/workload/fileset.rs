@@ -77,7 +77,7 @@ impl Fileset {
     fn of_workload(name: &'static str, workload: &Workload) -> Self {
         // Integer weights: the rarest file of the largest set still has some thousands.
         let scale = WEIGHT_MAX as f64 / workload.entries.iter().map(|entry| entry.weight).fold(0.0, f64::max);
-        let file = |entry: &super::Entry| FileSpec {
+        let file = |entry: &super::WorkloadEntry| FileSpec {
             path: entry.address.target.to_string(),
             bytes: entry.body_bytes.unwrap_or(0),
             weight: ((entry.weight * scale).round() as u64).max(1),
@@ -112,14 +112,14 @@ const LINE_BYTES: u64 = 76;
 
 /// Generator of a file's content.
 #[derive(Clone, Debug)]
-pub struct Content {
+pub struct ContentGenerator {
     random: Random,
     bits: u64,
     bits_left: u32,
     at: u64,
 }
 
-impl Content {
+impl ContentGenerator {
     /// Content of the file with this path.
     pub fn of(path: &str) -> Self {
         // FNV-1a (Fowler, Noll and Vo): names need only yield different seeds.

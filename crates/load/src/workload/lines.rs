@@ -5,7 +5,7 @@
 
 /// Splits text into lines, numbered from 1.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LineReader {
     partial: Vec<u8>,
     number: u64,
     is_too_long: bool,
@@ -16,7 +16,7 @@ pub struct Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-impl Lines {
+impl LineReader {
     /// Splitter for lines of at most `bytes_max` bytes without their ends.
     pub const fn new(bytes_max: usize) -> Self {
         Self { partial: Vec::new(), number: 0, is_too_long: false, bytes_max }
@@ -69,20 +69,20 @@ fn bounded(line: &[u8], bytes_max: usize) -> Result<&[u8], TooLong> {
 
 /// Calls `take` with every line of a whole text.
 pub fn each_line(text: &[u8], bytes_max: usize, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
-    let mut lines = Lines::new(bytes_max);
+    let mut lines = LineReader::new(bytes_max);
     lines.handle_bytes(text, &mut take);
     lines.handle_end(&mut take);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, TooLong};
+    use super::{LineReader, TooLong};
 
     type Found = Vec<(u64, Result<Vec<u8>, TooLong>)>;
 
     fn in_pieces(text: &[u8], piece_bytes: usize) -> Found {
         let mut found = Found::new();
-        let mut lines = Lines::new(4);
+        let mut lines = LineReader::new(4);
         let mut take = |number, line: Result<&[u8], TooLong>| found.push((number, line.map(<[u8]>::to_vec)));
         for piece in text.chunks(piece_bytes) {
             lines.handle_bytes(piece, &mut take);
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_bound_is_kept() {
-        let mut lines = Lines::new(4);
+        let mut lines = LineReader::new(4);
         lines.handle_bytes(&vec![b'x'; 1 << 20], |_, _| {});
         assert!(lines.partial.capacity() < 64);
     }

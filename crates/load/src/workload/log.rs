@@ -11,12 +11,12 @@
 mod date;
 mod line;
 
-pub use line::{Line, parse_line};
+pub use line::{AccessLogLine, parse_line};
 
 use super::address::check_target;
 use super::fault::{FaultKind, Faults};
-use super::lines::{Lines, TooLong};
-use super::{ENTRIES_MAX, Method, Origin, TEXT_BYTES_MAX};
+use super::lines::{LineReader, TooLong};
+use super::{ENTRIES_MAX, Method, ServerOrigin, TEXT_BYTES_MAX};
 use std::collections::HashMap;
 
 /// Maximum length of a line in bytes. A target, a referrer and a user agent may have some thousands each, or four
@@ -52,9 +52,9 @@ impl Skip {
 pub struct LogRequest {
     /// Time in nanoseconds since 1970, to the log's precision.
     pub unix_ns: i64,
-    /// Index into [`Log::entries`].
+    /// Index into [`AccessLog::entries`].
     pub entry: u32,
-    /// Client, a number below [`Log::clients`].
+    /// Client, a number below [`AccessLog::clients`].
     pub client: u32,
     /// True if the log has whole seconds only.
     pub is_whole_second: bool,
@@ -66,7 +66,7 @@ pub struct LogEntry {
     /// The method.
     pub method: Method,
     /// Requested host, if the log has it.
-    pub host: Option<Origin>,
+    pub host: Option<ServerOrigin>,
     /// Path and query.
     pub target: Box<str>,
     /// Number of requests.
@@ -79,7 +79,7 @@ pub struct LogEntry {
 
 /// A parsed log.
 #[derive(Clone, Debug, Default)]
-pub struct Log {
+pub struct AccessLog {
     /// Requests in log order.
     pub requests: Vec<LogRequest>,
     /// Requested resources in order of first occurrence.
@@ -94,7 +94,7 @@ pub struct Log {
     pub skipped: [u64; Skip::COUNT],
 }
 
-impl Log {
+impl AccessLog {
     /// Parses a whole text.
     pub fn read(text: &[u8]) -> Self {
         let mut reader = LogReader::default();
@@ -116,13 +116,13 @@ impl Log {
 /// Incremental parser of a log.
 #[derive(Debug)]
 pub struct LogReader {
-    lines: Lines,
+    lines: LineReader,
     gatherer: Gatherer,
 }
 
 impl Default for LogReader {
     fn default() -> Self {
-        Self { lines: Lines::new(LINE_BYTES_MAX), gatherer: Gatherer::default() }
+        Self { lines: LineReader::new(LINE_BYTES_MAX), gatherer: Gatherer::default() }
     }
 }
 
@@ -136,7 +136,7 @@ impl LogReader {
     }
 
     /// Handles the end of the text.
-    pub fn finish(mut self) -> Log {
+    pub fn finish(mut self) -> AccessLog {
         let gatherer = &mut self.gatherer;
         self.lines.handle_end(|number, line| gatherer.take(number, line));
         self.gatherer.log
@@ -144,12 +144,12 @@ impl LogReader {
 }
 
 /// Identity of an entry: method, host, target.
-type Key = (Method, Option<Origin>, Box<str>);
+type EntryKey = (Method, Option<ServerOrigin>, Box<str>);
 
 #[derive(Debug)]
 struct Gatherer {
-    log: Log,
-    numbers: HashMap<Key, u32>,
+    log: AccessLog,
+    numbers: HashMap<EntryKey, u32>,
     clients: HashMap<Box<[u8]>, u32>,
     text_bytes_left: usize,
     is_full: bool,
@@ -158,7 +158,7 @@ struct Gatherer {
 impl Default for Gatherer {
     fn default() -> Self {
         Self {
-            log: Log::default(),
+            log: AccessLog::default(),
             numbers: HashMap::new(),
             clients: HashMap::new(),
             text_bytes_left: TEXT_BYTES_MAX,
@@ -193,7 +193,7 @@ impl Gatherer {
         }
     }
 
-    fn keep(&mut self, line: &Line<'_>) -> Result<Option<Skip>, Full> {
+    fn keep(&mut self, line: &AccessLogLine<'_>) -> Result<Option<Skip>, Full> {
         let Some(method) = &line.method else { return Ok(Some(Skip::NoRequest)) };
         let Some(method) = Method::parse(method) else { return Ok(Some(Skip::OtherMethod)) };
         let Ok(Ok(target)) = core::str::from_utf8(&line.target).map(check_target) else {
@@ -203,7 +203,7 @@ impl Gatherer {
             .host
             .as_deref()
             .filter(|host| !host.is_empty())
-            .map(|host| Origin::parse(line.secure, host))
+            .map(|host| ServerOrigin::parse(line.secure, host))
             .transpose()
         else {
             return Ok(Some(Skip::HostUnsendable));
@@ -235,7 +235,7 @@ impl Gatherer {
         Ok(None)
     }
 
-    fn entry(&mut self, key: Key) -> Result<u32, Full> {
+    fn entry(&mut self, key: EntryKey) -> Result<u32, Full> {
         if let Some(number) = self.numbers.get(&key) {
             return Ok(*number);
         }

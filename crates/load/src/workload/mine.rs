@@ -4,7 +4,7 @@
 //! states the range, and the size is not checked.
 
 use super::filelist::{WEIGHT_MAX, format_line};
-use super::log::{Log, LogEntry};
+use super::log::{AccessLog, LogEntry};
 use super::{Address, Method};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub struct Mined {
 }
 
 /// Generates a list of the `urls_max` most frequent URLs. URLs are absolute if the log has several hosts.
-pub fn mine(log: &Log, urls_max: usize) -> Mined {
+pub fn mine(log: &AccessLog, urls_max: usize) -> Mined {
     let hosts: HashSet<_> = log.entries.iter().map(|entry| &entry.host).collect();
     let wanted = |entry: &&LogEntry| entry.method == Method::Get && entry.ok > 0 && is_listable(&entry.target);
     let mut entries: Vec<&LogEntry> = log.entries.iter().filter(wanted).collect();

@@ -3,9 +3,9 @@
 //! Logs are written after responses, so the request of a slow response is replayed late by its duration. Lines are
 //! sorted by time. If a log has whole seconds only, the requests of a second are spread evenly over it, in log order.
 
-use super::log::{Log, LogRequest, Skip};
-use super::{Address, Entry, Faults, Method, Workload};
-use crate::plan::Lines;
+use super::log::{AccessLog, LogRequest, Skip};
+use super::{Address, Faults, Method, Workload, WorkloadEntry};
+use crate::plan::ReplayLines;
 use crate::workload::fault::FaultKind;
 
 /// Idle time after which a client starts a new session, in nanoseconds. A convention of log analysis.
@@ -41,12 +41,12 @@ impl Replay {
     ///
     /// # Errors
     /// Fails if the log contains nothing to request.
-    pub fn of(log: &Log, speed: f64) -> Result<Self, Faults> {
+    pub fn of(log: &AccessLog, speed: f64) -> Result<Self, Faults> {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
-        let entries: Vec<Entry> = log
+        let entries: Vec<WorkloadEntry> = log
             .entries
             .iter()
-            .map(|entry| Entry {
+            .map(|entry| WorkloadEntry {
                 method: entry.method,
                 address: Address { origin: None, target: entry.target.clone() },
                 host: entry.host.as_ref().map(|origin| origin.authority().into()),
@@ -83,8 +83,8 @@ impl Replay {
     }
 
     /// The requests as arrivals.
-    pub fn lines(&self) -> Lines {
-        Lines::of(self.requests.iter().map(|request| (request.at_ns, request.session)))
+    pub fn lines(&self) -> ReplayLines {
+        ReplayLines::of(self.requests.iter().map(|request| (request.at_ns, request.session)))
     }
 }
 
@@ -134,8 +134,8 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    fn log(lines: &[&str]) -> Log {
-        let log = Log::read(lines.join("\n").as_bytes());
+    fn log(lines: &[&str]) -> AccessLog {
+        let log = AccessLog::read(lines.join("\n").as_bytes());
         assert!(log.faults.is_empty(), "{}", log.faults);
         log
     }
@@ -196,6 +196,6 @@ mod tests {
 
     #[test]
     fn an_empty_log_is_none() {
-        assert_eq!(Replay::of(&Log::default(), 1.0).unwrap_err(), Faults::of_text(FaultKind::Empty));
+        assert_eq!(Replay::of(&AccessLog::default(), 1.0).unwrap_err(), Faults::of_text(FaultKind::Empty));
     }
 }

@@ -1,6 +1,6 @@
 use super::fault::FaultKind;
-use super::fileset::{Content, Fileset};
-use super::log::Log;
+use super::fileset::{ContentGenerator, Fileset};
+use super::log::AccessLog;
 use super::mine::mine;
 use super::{Workload, filelist, parse_named, urls};
 
@@ -137,7 +137,7 @@ fn sets_of_files_make_lists_that_read_back() {
 #[test]
 fn content_is_made_the_same_in_any_pieces_and_does_not_compress() {
     let make = |path: &str, size: usize| {
-        let mut content = Content::of(path);
+        let mut content = ContentGenerator::of(path);
         let mut bytes = vec![0; 10_000];
         for piece in bytes.chunks_mut(size) {
             content.fill(piece);
@@ -196,12 +196,12 @@ fn a_mined_list_is_the_log_by_weight() {
         line("b", "GET", "/unsized", 200, "-"),
     ]
     .concat();
-    let mined = mine(&Log::read(text.as_bytes()), 10);
+    let mined = mine(&AccessLog::read(text.as_bytes()), 10);
     assert_eq!((mined.urls, mined.requests, mined.left_out), (4, 6, 0));
     let lines: Vec<_> = mined.text.lines().skip(1).collect();
     assert_eq!(lines, ["/often\t2\t#20", "/changed\t2\t# 5 to 6 bytes", "/rare\t1\t#10", "/unsized\t1"]);
     let list = filelist::parse(mined.text.as_bytes()).unwrap();
     assert_eq!(list.entries.iter().map(|entry| entry.body_bytes).collect::<Vec<_>>(), [Some(20), None, Some(10), None]);
-    let mined = mine(&Log::read(text.as_bytes()), 1);
+    let mined = mine(&AccessLog::read(text.as_bytes()), 1);
     assert_eq!((mined.urls, mined.requests, mined.left_out), (1, 2, 3));
 }

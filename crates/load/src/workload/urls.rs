@@ -3,7 +3,7 @@
 
 use super::fault::{FaultKind, Faults};
 use super::filelist::read_entries;
-use super::{Address, Entry, Workload};
+use super::{Address, Workload, WorkloadEntry};
 
 /// Parses a list.
 ///
@@ -18,7 +18,7 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
 }
 
 /// Parses the entry of a line, if it has one. A `#` within a URL begins its fragment, which is not sent.
-fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
+fn parse_line(line: &str) -> Result<Option<WorkloadEntry>, FaultKind> {
     let mut words = line.split_ascii_whitespace();
     let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
     // A list with weights can be requested in turn too, ignoring them.
@@ -26,6 +26,6 @@ fn parse_line(line: &str) -> Result<Option<Entry>, FaultKind> {
     let is_weight = more.is_some_and(|word| word.parse::<i64>().is_ok());
     match if is_weight { words.next() } else { more } {
         Some(more) if !more.starts_with('#') => Err(FaultKind::TooManyWords),
-        _ => Address::parse(word).map(|address| Some(Entry::get(address))),
+        _ => Address::parse(word).map(|address| Some(WorkloadEntry::get(address))),
     }
 }

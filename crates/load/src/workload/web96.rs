@@ -6,7 +6,7 @@
 //! value is not published in verifiable form, so results of the two are not comparable. "SPECweb" is a trademark, and
 //! results under that name require the licensed kit.
 
-use super::{Address, Entry, Method, Workload};
+use super::{Address, Method, Workload, WorkloadEntry};
 use std::fmt;
 
 /// Files per class and directory.
@@ -122,7 +122,7 @@ pub(super) fn build(
         for (class, share) in CLASS_SHARES.iter().enumerate() {
             for (file, chance) in file_chances.iter().enumerate() {
                 let target = format!("/dir{directory:05}/class{class}_{file}").into();
-                entries.push(Entry {
+                entries.push(WorkloadEntry {
                     method: Method::Get,
                     address: Address { origin: None, target },
                     host: None,

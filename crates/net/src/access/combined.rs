@@ -5,11 +5,16 @@
 //! A quote, a backslash and every byte that is not printable ASCII is written as `\xHH`; an unknown value as `-`.
 
 use super::line::{Gap, Gaps, Late};
-use super::record::{Answer, Record};
+use super::record::{LoggedResponse, Record};
 use super::text::{Dates, append_address, append_decimal, append_escaped, append_escaped_word, append_three_digits};
 
 /// Appends a line.
-pub(super) fn append_combined(text: &mut Vec<u8>, dates: &mut Dates, record: &Record<'_>, answer: &Answer<'_>) -> Gaps {
+pub(super) fn append_combined(
+    text: &mut Vec<u8>,
+    dates: &mut Dates,
+    record: &Record<'_>,
+    answer: &LoggedResponse<'_>,
+) -> Gaps {
     match record.client {
         Some(client) => append_address(text, client),
         None => text.push(b'-'),

@@ -2,7 +2,7 @@
 
 use super::rotation::{delete_oldest, put_aside};
 use super::settings::Rotation;
-use super::sink::{Stop, Written};
+use super::sink::{IncompleteWrite, Written};
 use rustix::fs::{fstat, ftruncate};
 use rustix::io::{Errno, write};
 use std::fs::{File, Metadata, OpenOptions};
@@ -87,7 +87,7 @@ impl FileTarget {
         if self.within_line {
             match write(&self.file, b"\n") {
                 Ok(_) => self.within_line = false,
-                Err(errno) => return Written { bytes: 0, stop: Some(Stop::Failed(errno.into())) },
+                Err(errno) => return Written { bytes: 0, stop: Some(IncompleteWrite::Failed(errno.into())) },
             }
         }
         let mut taken = 0;
@@ -99,7 +99,7 @@ impl FileTarget {
             let (count, failed) = self.append(piece);
             taken += count;
             if let Some(errno) = failed {
-                return Written { bytes: taken, stop: Some(Stop::Failed(errno.into())) };
+                return Written { bytes: taken, stop: Some(IncompleteWrite::Failed(errno.into())) };
             }
         }
         Written { bytes: taken, stop: None }

@@ -1,19 +1,19 @@
 //! One JSON object per line (RFC 8259), with fields in the configured order, in ASCII only.
 
 use super::line::{Gap, Gaps, Late};
-use super::record::{Answer, Record};
-use super::settings::Field;
+use super::record::{LoggedResponse, Record};
+use super::settings::AccessField;
 use super::text::{Dates, append_address, append_decimal, append_json_string};
 
 /// The fields of a line, each with the bytes that precede its value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct JsonForm(Box<[(Box<[u8]>, Field)]>);
+pub(super) struct JsonForm(Box<[(Box<[u8]>, AccessField)]>);
 
 impl JsonForm {
     /// `fields` in their order without duplicates; all fields if there are none.
-    pub(super) fn new(fields: &[Field]) -> Self {
-        let fields = if fields.is_empty() { Field::ALL } else { fields };
-        let mut parts: Vec<(Box<[u8]>, Field)> = Vec::new();
+    pub(super) fn new(fields: &[AccessField]) -> Self {
+        let fields = if fields.is_empty() { AccessField::ALL } else { fields };
+        let mut parts: Vec<(Box<[u8]>, AccessField)> = Vec::new();
         for &field in fields {
             if parts.iter().all(|(_, before)| *before != field) {
                 let opening = if parts.is_empty() { '{' } else { ',' };
@@ -28,19 +28,19 @@ impl JsonForm {
         text: &mut Vec<u8>,
         dates: &mut Dates,
         record: &Record<'_>,
-        answer: &Answer<'_>,
+        answer: &LoggedResponse<'_>,
     ) -> Gaps {
         let mut gaps = [Gap::NONE; 2];
         let mut leave_gap = |at: usize, late: Late| gaps[usize::from(gaps[0] != Gap::NONE)] = Gap { at, late };
         for (before, field) in &self.0 {
             text.extend_from_slice(before);
             match field {
-                Field::Time => {
+                AccessField::Time => {
                     text.push(b'"');
                     dates.append_rfc3339(text, record.unix_ms);
                     text.push(b'"');
                 }
-                Field::Client => match record.client {
+                AccessField::Client => match record.client {
                     Some(client) => {
                         text.push(b'"');
                         append_address(text, client);
@@ -48,28 +48,30 @@ impl JsonForm {
                     }
                     None => text.extend_from_slice(NULL),
                 },
-                Field::Host => append_string_or_null(text, record.host()),
-                Field::Method => append_string_or_null(text, record.method().map(|(method, _)| method.as_bytes())),
-                Field::Target => append_json_string(text, record.target()),
-                Field::Version => {
+                AccessField::Host => append_string_or_null(text, record.host()),
+                AccessField::Method => {
+                    append_string_or_null(text, record.method().map(|(method, _)| method.as_bytes()))
+                }
+                AccessField::Target => append_json_string(text, record.target()),
+                AccessField::Version => {
                     append_string_or_null(text, record.method().map(|(_, version)| version.as_str().as_bytes()));
                 }
-                Field::Status if answer.status == 0 => text.extend_from_slice(NULL),
-                Field::Status => append_decimal(text, answer.status.into()),
-                Field::BodyBytes => append_decimal(text, answer.body_bytes),
-                Field::Referer => append_string_or_null(text, record.referer()),
-                Field::UserAgent => append_string_or_null(text, record.user_agent()),
-                Field::Outcome => append_json_string(text, answer.outcome.as_bytes()),
-                Field::Ending => {
+                AccessField::Status if answer.status == 0 => text.extend_from_slice(NULL),
+                AccessField::Status => append_decimal(text, answer.status.into()),
+                AccessField::BodyBytes => append_decimal(text, answer.body_bytes),
+                AccessField::Referer => append_string_or_null(text, record.referer()),
+                AccessField::UserAgent => append_string_or_null(text, record.user_agent()),
+                AccessField::Outcome => append_json_string(text, answer.outcome.as_bytes()),
+                AccessField::Ending => {
                     text.push(b'"');
                     leave_gap(text.len(), Late::Ending);
                     text.push(b'"');
                 }
-                Field::DurationUs => leave_gap(text.len(), Late::DurationUs),
-                Field::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
-                Field::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
-                Field::User => append_string_or_null(text, answer.user.map(str::as_bytes)),
-                Field::Cache => append_string_or_null(text, answer.cache.map(str::as_bytes)),
+                AccessField::DurationUs => leave_gap(text.len(), Late::DurationUs),
+                AccessField::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
+                AccessField::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
+                AccessField::User => append_string_or_null(text, answer.user.map(str::as_bytes)),
+                AccessField::Cache => append_string_or_null(text, answer.cache.map(str::as_bytes)),
             }
         }
         text.extend_from_slice(b"}\n");

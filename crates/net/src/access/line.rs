@@ -2,7 +2,7 @@
 
 use super::combined::append_combined;
 use super::json::JsonForm;
-use super::record::{Answer, Record};
+use super::record::{LoggedResponse, Record};
 use super::settings::{Format, LogSettings};
 use super::short::{append_milliseconds, append_short};
 use super::text::{Dates, append_decimal};
@@ -52,7 +52,7 @@ impl Form {
         text: &mut Vec<u8>,
         dates: &mut Dates,
         record: &Record<'_>,
-        answer: &Answer<'_>,
+        answer: &LoggedResponse<'_>,
     ) -> Gaps {
         match self {
             Self::Combined => append_combined(text, dates, record, answer),

@@ -2,9 +2,9 @@
 
 use super::line::Form;
 use super::queue::{CHUNKS_MAX, Channel, Message, Totals, send_until};
-use super::settings::{LogSettings, OpenError, Target};
+use super::settings::{LogDestination, LogSettings, OpenError};
 use super::worker::WorkerLog;
-use super::writer::Writer;
+use super::writer::LogWriter;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -23,7 +23,7 @@ pub type Warn = Box<dyn Fn(&str) + Send>;
 
 /// One log, as a worker sees it.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct LogHandle {
     /// Never reused while the process runs.
     pub(super) number: u32,
     pub(super) form: Form,
@@ -33,13 +33,13 @@ pub(super) struct Log {
 
 /// The logs of one configuration by index, for the workers.
 #[derive(Clone, Debug, Default)]
-pub struct LogSet(pub(super) Arc<[Arc<Log>]>);
+pub struct LogSet(pub(super) Arc<[Arc<LogHandle>]>);
 
 /// Counts of the lines for one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCount {
     /// Destination of the lines.
-    pub target: Target,
+    pub target: LogDestination,
     /// Lines that were written.
     pub lines_written: u64,
     /// Lines that were lost.
@@ -94,7 +94,7 @@ impl Logs {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let set_before = self.control().set.clone();
-        let target = settings.first().map_or(Target::Stdout, |log| log.target.clone());
+        let target = settings.first().map_or(LogDestination::Stdout, |log| log.target.clone());
         let opened = self.open_channels(settings).map_err(|error| OpenError { target, error })?;
         let (channels, queue) = match opened {
             Some((channels, queue)) => (channels?, queue),
@@ -106,7 +106,7 @@ impl Logs {
             let kept = set_before.0.iter().find(|log| Arc::ptr_eq(&log.channel, &channel) && log.form == form);
             kept.cloned().unwrap_or_else(|| {
                 let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-                Arc::new(Log { number, form, channel, queue: queue.clone() })
+                Arc::new(LogHandle { number, form, channel, queue: queue.clone() })
             })
         });
         let set = LogSet(logs.collect());
@@ -115,7 +115,7 @@ impl Logs {
     }
 
     /// Lets the writer open the targets. `None` if there is no writer and none is needed.
-    fn open_channels(&self, settings: &[LogSettings]) -> io::Result<Option<(Opened, SyncSender<Message>)>> {
+    fn open_channels(&self, settings: &[LogSettings]) -> io::Result<Option<(OpenedLogs, SyncSender<Message>)>> {
         let queue = {
             let mut control = self.control();
             if settings.is_empty() && control.thread.is_none() {
@@ -159,8 +159,9 @@ impl Logs {
     /// Counts of each target of the current configuration, in the order of the logs, without duplicates.
     pub fn counts(&self) -> Vec<LogCount> {
         let set = self.control().set.clone();
-        let is_first =
-            |index: usize, log: &Log| set.0[..index].iter().all(|earlier| !Arc::ptr_eq(&earlier.channel, &log.channel));
+        let is_first = |index: usize, log: &LogHandle| {
+            set.0[..index].iter().all(|earlier| !Arc::ptr_eq(&earlier.channel, &log.channel))
+        };
         let firsts = set.0.iter().enumerate().filter(|(index, log)| is_first(*index, log));
         let counts = firsts.map(|(_, log)| LogCount {
             target: log.channel.target.clone(),
@@ -211,7 +212,7 @@ impl Control {
         let (queue, messages) = sync_channel(CHUNKS_MAX);
         let (alive, running) = sync_channel::<()>(1);
         let warn = self.warn.take().unwrap_or_else(|| Box::new(|_| {}));
-        let writer = Writer::new(messages, Arc::clone(totals), warn);
+        let writer = LogWriter::new(messages, Arc::clone(totals), warn);
         thread::Builder::new().name("log-writer".to_owned()).spawn(move || {
             writer.run();
             drop(alive);
@@ -221,4 +222,4 @@ impl Control {
     }
 }
 
-type Opened = Result<Vec<Arc<Channel>>, OpenError>;
+type OpenedLogs = Result<Vec<Arc<Channel>>, OpenError>;

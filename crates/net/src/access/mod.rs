@@ -39,7 +39,7 @@ mod worker;
 mod writer;
 
 pub use logs::{LogCount, LogSet, Logs, Warn};
-pub use record::{Answer, Description, Logged, Peer};
-pub use settings::{Field, Format, LogSettings, OpenError, Rotation, Target};
+pub use record::{Description, Logged, LoggedPeer, LoggedResponse};
+pub use settings::{AccessField, Format, LogDestination, LogSettings, OpenError, Rotation};
 pub use staged::Staged;
 pub use worker::WorkerLog;

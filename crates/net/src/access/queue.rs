@@ -1,6 +1,6 @@
 //! The bounded queue between the workers and the writer, one per process.
 
-use super::settings::{LogSettings, OpenError, Target};
+use super::settings::{LogDestination, LogSettings, OpenError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -25,7 +25,7 @@ pub(super) struct Totals {
 /// One target, as its senders see it.
 #[derive(Debug)]
 pub(super) struct Channel {
-    pub(super) target: Target,
+    pub(super) target: LogDestination,
     pub(super) lines_written: AtomicU64,
     pub(super) lines_lost: AtomicU64,
     pub(super) rotations: AtomicU64,

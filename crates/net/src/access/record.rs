@@ -12,7 +12,7 @@ const RAW_BYTES_MAX: usize = 128;
 
 /// The source of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub struct LoggedPeer {
     /// The client's address; `None` if the kernel does not report it.
     pub client: Option<SocketAddr>,
     /// True if it came over TLS.
@@ -30,7 +30,7 @@ pub enum Logged<'a> {
 
 /// The logged data of a response.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct LoggedResponse<'a> {
     /// Index of its log; an index without a log, such as 255, means none.
     pub log: u8,
     /// The status; 0 if there was no response.
@@ -49,7 +49,7 @@ pub struct Answer<'a> {
     pub cache: Option<&'static str>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> LoggedResponse<'a> {
     /// The same, with the log and site of `source`.
     pub(crate) fn with_source(self, source: &'a LogSource) -> Self {
         Self { log: source.log, site: source.site.as_deref(), ..self }
@@ -67,60 +67,60 @@ pub(super) struct Record<'a> {
     pub(super) client: Option<IpAddr>,
     pub(super) secure: bool,
     pub(super) unix_ms: i64,
-    source: Source<'a>,
+    source: RecordSource<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Source<'a> {
+enum RecordSource<'a> {
     Logged(Logged<'a>),
     Owned(&'a Description),
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(peer: Peer, unix_ms: i64, logged: Logged<'a>) -> Self {
+    pub(super) fn new(peer: LoggedPeer, unix_ms: i64, logged: Logged<'a>) -> Self {
         let client = peer.client.map(|client| client.ip());
-        Self { client, secure: peer.secure, unix_ms, source: Source::Logged(logged) }
+        Self { client, secure: peer.secure, unix_ms, source: RecordSource::Logged(logged) }
     }
 
     /// Method and version, if the head was parsed.
     pub(super) fn method(&self) -> Option<(&'a str, Version)> {
         match self.source {
-            Source::Logged(Logged::Head(head)) => Some((head.method.as_str(), head.version)),
-            Source::Logged(Logged::Raw(_)) => None,
-            Source::Owned(description) => description.version.map(|version| (&description.method[..], version)),
+            RecordSource::Logged(Logged::Head(head)) => Some((head.method.as_str(), head.version)),
+            RecordSource::Logged(Logged::Raw(_)) => None,
+            RecordSource::Owned(description) => description.version.map(|version| (&description.method[..], version)),
         }
     }
 
     /// The target, or the first line if no head was parsed.
     pub(super) fn target(&self) -> &'a [u8] {
         match self.source {
-            Source::Logged(Logged::Head(head)) => head.target_text,
-            Source::Logged(Logged::Raw(raw)) => first_line(raw),
-            Source::Owned(description) => &description.text[description.target.clone()],
+            RecordSource::Logged(Logged::Head(head)) => head.target_text,
+            RecordSource::Logged(Logged::Raw(raw)) => first_line(raw),
+            RecordSource::Owned(description) => &description.text[description.target.clone()],
         }
     }
 
     pub(super) fn host(&self) -> Option<&'a [u8]> {
         match self.source {
-            Source::Logged(Logged::Head(head)) => head.host,
-            Source::Logged(Logged::Raw(_)) => None,
-            Source::Owned(description) => description.part(description.host.as_ref()),
+            RecordSource::Logged(Logged::Head(head)) => head.host,
+            RecordSource::Logged(Logged::Raw(_)) => None,
+            RecordSource::Owned(description) => description.part(description.host.as_ref()),
         }
     }
 
     pub(super) fn referer(&self) -> Option<&'a [u8]> {
         match self.source {
-            Source::Logged(Logged::Head(head)) => head.fields.first("referer"),
-            Source::Logged(Logged::Raw(_)) => None,
-            Source::Owned(description) => description.part(description.referer.as_ref()),
+            RecordSource::Logged(Logged::Head(head)) => head.fields.first("referer"),
+            RecordSource::Logged(Logged::Raw(_)) => None,
+            RecordSource::Owned(description) => description.part(description.referer.as_ref()),
         }
     }
 
     pub(super) fn user_agent(&self) -> Option<&'a [u8]> {
         match self.source {
-            Source::Logged(Logged::Head(head)) => head.fields.first("user-agent"),
-            Source::Logged(Logged::Raw(_)) => None,
-            Source::Owned(description) => description.part(description.user_agent.as_ref()),
+            RecordSource::Logged(Logged::Head(head)) => head.fields.first("user-agent"),
+            RecordSource::Logged(Logged::Raw(_)) => None,
+            RecordSource::Owned(description) => description.part(description.user_agent.as_ref()),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Description {
     }
 
     pub(super) const fn record(&self) -> Record<'_> {
-        Record { client: self.client, secure: self.secure, unix_ms: self.unix_ms, source: Source::Owned(self) }
+        Record { client: self.client, secure: self.secure, unix_ms: self.unix_ms, source: RecordSource::Owned(self) }
     }
 
     fn part(&self, range: Option<&Range<usize>>) -> Option<&[u8]> {

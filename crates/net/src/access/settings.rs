@@ -8,11 +8,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Destination of the lines.
-    pub target: Target,
+    pub target: LogDestination,
     /// Format of a line.
     pub format: Format,
     /// Fields of a JSON line, in this order, without duplicates. Empty means all.
-    pub fields: Vec<Field>,
+    pub fields: Vec<AccessField>,
     /// When the file is rotated. Only regular files are.
     pub rotation: Rotation,
     /// Permissions of a new file; an existing file keeps its permissions.
@@ -24,7 +24,7 @@ pub(super) const LOG_MODE: u32 = 0o640;
 
 impl LogSettings {
     /// Combined lines to `target`, never rotated.
-    pub const fn new(target: Target) -> Self {
+    pub const fn new(target: LogDestination) -> Self {
         let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
         Self { target, format: Format::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
     }
@@ -32,7 +32,7 @@ impl LogSettings {
 
 /// The destination of lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum LogDestination {
     /// Appended to this file, which may also be a FIFO or a device.
     File(PathBuf),
     /// Standard output.
@@ -41,7 +41,7 @@ pub enum Target {
     Syslog(PathBuf),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for LogDestination {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) | Self::Syslog(path) => path.display().fmt(formatter),
@@ -64,7 +64,7 @@ pub enum Format {
 
 flatout_reason::reasons! {
     /// A field of a JSON line. An unknown value is `null`.
-    pub enum Field { name, text, }
+    pub enum AccessField { name, text, }
     Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; at most one tick of the kernel's coarse clock late.";
     Client, "client", "The client's address, without its port.";
     Host, "host", "The Host or :authority of the request, as received.";
@@ -99,7 +99,7 @@ pub struct Rotation {
 #[derive(Debug)]
 pub struct OpenError {
     /// The log's target.
-    pub target: Target,
+    pub target: LogDestination,
     /// The reason.
     pub error: io::Error,
 }

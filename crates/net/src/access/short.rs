@@ -2,14 +2,14 @@
 //! status is an error.
 
 use super::line::{Gap, Gaps, Late};
-use super::record::{Answer, Record};
+use super::record::{LoggedResponse, Record};
 use super::text::{append_decimal, append_escaped, append_three_digits};
 
 /// Width of the method column; most methods are not longer.
 const METHOD_WIDTH: usize = 4;
 
 /// Appends a line.
-pub(super) fn append_short(text: &mut Vec<u8>, record: &Record<'_>, answer: &Answer<'_>) -> Gaps {
+pub(super) fn append_short(text: &mut Vec<u8>, record: &Record<'_>, answer: &LoggedResponse<'_>) -> Gaps {
     match answer.status {
         0 => text.extend_from_slice(b"---"),
         status => append_three_digits(text, status.min(999)),

@@ -3,7 +3,7 @@
 use super::file::FileTarget;
 use super::logs::Warn;
 use super::queue::{Channel, Chunk, Totals};
-use super::settings::{LogSettings, OpenError, Rotation, Target};
+use super::settings::{LogDestination, LogSettings, OpenError, Rotation};
 use super::stream::StreamTarget;
 use super::syslog::SyslogTarget;
 use super::worker::recycle;
@@ -30,12 +30,12 @@ const RETIRED_S: i64 = 5;
 pub(super) struct Written {
     /// Bytes written. After a failure they end with a line.
     pub(super) bytes: usize,
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<IncompleteWrite>,
 }
 
 /// Why a write was incomplete.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum IncompleteWrite {
     /// The target would block.
     Blocked,
     /// The next line could not be written.
@@ -52,7 +52,7 @@ enum Outlet {
 /// One target.
 #[derive(Debug)]
 pub(super) struct Sink {
-    target: Target,
+    target: LogDestination,
     /// Permissions of a new file.
     mode: u32,
     outlet: Outlet,
@@ -106,7 +106,7 @@ impl Sink {
         })
     }
 
-    pub(super) const fn target(&self) -> &Target {
+    pub(super) const fn target(&self) -> &LogDestination {
         &self.target
     }
 
@@ -167,8 +167,8 @@ impl Sink {
             self.progress |= written.bytes > 0;
             let lost = match written.stop {
                 None => None,
-                Some(Stop::Blocked) => return,
-                Some(Stop::Failed(error)) => Some(error),
+                Some(IncompleteWrite::Blocked) => return,
+                Some(IncompleteWrite::Failed(error)) => Some(error),
             };
             let Some(lines_left) = self.end_chunk() else { return };
             match lost {
@@ -245,7 +245,7 @@ impl Sink {
     pub(super) fn reopen(&mut self, unix_s: i64, warn: &Warn) {
         self.look(unix_s, warn);
         // A partially written chunk ends in the file where it began; and standard output has no name.
-        if self.taken > 0 || self.target == Target::Stdout {
+        if self.taken > 0 || self.target == LogDestination::Stdout {
             return;
         }
         let rotation = match &self.outlet {
@@ -273,10 +273,10 @@ impl Sink {
 }
 
 impl Outlet {
-    fn open(target: &Target, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
+    fn open(target: &LogDestination, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
         match target {
-            Target::File(path) => Self::open_path(path, (rotation, mode), unix_s),
-            Target::Stdout => {
+            LogDestination::File(path) => Self::open_path(path, (rotation, mode), unix_s),
+            LogDestination::Stdout => {
                 let file = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0).map(File::from)?;
                 Ok(if file.metadata()?.is_file() {
                     Self::File(FileTarget::of_stdout(file))
@@ -284,7 +284,7 @@ impl Outlet {
                     Self::Stream(StreamTarget::new(file))
                 })
             }
-            Target::Syslog(path) => SyslogTarget::open(path).map(Self::Syslog),
+            LogDestination::Syslog(path) => SyslogTarget::open(path).map(Self::Syslog),
         }
     }
 

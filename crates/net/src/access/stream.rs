@@ -1,6 +1,6 @@
 //! Pipes, FIFOs, terminals, devices and sockets: targets whose reader may be slow.
 
-use super::sink::{Stop, Written};
+use super::sink::{IncompleteWrite, Written};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,11 +31,11 @@ impl StreamTarget {
                 Ok(_) if self.torn => self.torn = false,
                 Ok(count) => taken += count,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Written { bytes: taken, stop: Some(Stop::Blocked) },
+                Err(Errno::AGAIN) => return Written { bytes: taken, stop: Some(IncompleteWrite::Blocked) },
                 Err(errno) => {
                     // A partial write cannot be undone: that line is lost, and the next must not become its end.
                     self.torn |= taken > 0 && bytes[taken - 1] != b'\n';
-                    return Written { bytes: taken, stop: Some(Stop::Failed(errno.into())) };
+                    return Written { bytes: taken, stop: Some(IncompleteWrite::Failed(errno.into())) };
                 }
             }
         }

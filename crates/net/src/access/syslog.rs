@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code)] // the local time, which that framing wants, is only the C library's to tell
 
-use super::sink::{Stop, Written};
+use super::sink::{IncompleteWrite, Written};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use std::io;
@@ -42,8 +42,10 @@ impl SyslogTarget {
             self.datagram.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
             match self.send() {
                 Ok(()) => taken += line.len(),
-                Err(Errno::AGAIN | Errno::NOBUFS) => return Written { bytes: taken, stop: Some(Stop::Blocked) },
-                Err(errno) => return Written { bytes: taken, stop: Some(Stop::Failed(errno.into())) },
+                Err(Errno::AGAIN | Errno::NOBUFS) => {
+                    return Written { bytes: taken, stop: Some(IncompleteWrite::Blocked) };
+                }
+                Err(errno) => return Written { bytes: taken, stop: Some(IncompleteWrite::Failed(errno.into())) },
             }
         }
         Written { bytes: taken, stop: None }

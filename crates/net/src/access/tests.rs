@@ -1,6 +1,9 @@
 //! The logs as their users know them: lines, targets, and what happens when those take nothing.
 
-use super::{Answer, Field, Format, LogSettings, Logged, Logs, Peer, Rotation, Staged, Target, WorkerLog};
+use super::{
+    AccessField, Format, LogDestination, LogSettings, Logged, LoggedPeer, LoggedResponse, Logs, Rotation, Staged,
+    WorkerLog,
+};
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::parse_request_head;
@@ -11,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const PEER: Peer = Peer { client: Some(std::net::SocketAddr::new(std::net::IpAddr::V4(CLIENT), 5)), secure: false };
+const PEER: LoggedPeer =
+    LoggedPeer { client: Some(std::net::SocketAddr::new(std::net::IpAddr::V4(CLIENT), 5)), secure: false };
 const CLIENT: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 0, 2, 1);
 const TIME_MS: i64 = 784_111_777_042;
 
@@ -60,11 +64,11 @@ fn open(settings: &[LogSettings]) -> Opened {
 }
 
 fn to_file(path: &Path) -> LogSettings {
-    LogSettings::new(Target::File(path.to_owned()))
+    LogSettings::new(LogDestination::File(path.to_owned()))
 }
 
-fn answer(status: u16, outcome: &'static str) -> Answer<'static> {
-    Answer::refused(0, status, outcome, 12, 1_000_000)
+fn answer(status: u16, outcome: &'static str) -> LoggedResponse<'static> {
+    LoggedResponse::refused(0, status, outcome, 12, 1_000_000)
 }
 
 fn stage(log: &mut WorkerLog, raw: &[u8]) {
@@ -80,7 +84,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The lines that `request` leaves in each format, answered with `answer`, at once and described before.
-fn lines_of(request: &[u8], answer: &Answer<'_>) -> [String; 2] {
+fn lines_of(request: &[u8], answer: &LoggedResponse<'_>) -> [String; 2] {
     let folder = Folder::new();
     let json = LogSettings { format: Format::Json, ..to_file(&folder.join("json")) };
     let opened = open(&[to_file(&folder.join("combined")), json]);
@@ -92,7 +96,7 @@ fn lines_of(request: &[u8], answer: &Answer<'_>) -> [String; 2] {
         _ => Logged::Raw(request),
     };
     for index in 0..2 {
-        let answer = Answer { log: index, ..*answer };
+        let answer = LoggedResponse { log: index, ..*answer };
         log.stage(PEER, TIME_MS, logged, &answer);
         let description = log.describe(PEER, TIME_MS, logged);
         log.stage_described(&description, &answer);
@@ -111,7 +115,8 @@ fn lines_of(request: &[u8], answer: &Answer<'_>) -> [String; 2] {
 #[test]
 fn a_line_holds_the_request_and_both_reasons() {
     let request = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\r\n\r\n";
-    let answered = Answer { user: Some("me too"), site: Some("main"), cache: Some("stored"), ..answer(200, "hit") };
+    let answered =
+        LoggedResponse { user: Some("me too"), site: Some("main"), cache: Some("stored"), ..answer(200, "hit") };
     let [combined, json] = lines_of(request, &answered);
     assert_eq!(
         combined,
@@ -139,7 +144,7 @@ fn a_refused_request_cannot_hide_from_its_line() {
 #[test]
 fn json_fields_come_in_their_order_and_once() {
     let folder = Folder::new();
-    let fields = vec![Field::DurationUs, Field::Status, Field::Ending, Field::Status];
+    let fields = vec![AccessField::DurationUs, AccessField::Status, AccessField::Ending, AccessField::Status];
     let settings = LogSettings { format: Format::Json, fields, ..to_file(&folder.join("log")) };
     let opened = open(&[settings]);
     let mut log = opened.logs.worker();
@@ -180,7 +185,7 @@ fn the_index_chooses_the_log_and_255_none() {
     let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b")), again]);
     let mut log = opened.logs.worker();
     for index in [0, 1, 2, 3, 255] {
-        log.stage(PEER, TIME_MS, Logged::Raw(b""), &Answer { log: index, ..answer(400, "x") });
+        log.stage(PEER, TIME_MS, Logged::Raw(b""), &LoggedResponse { log: index, ..answer(400, "x") });
     }
     log.commit("sent", 0);
     log.finish();
@@ -264,7 +269,7 @@ fn a_full_disk_is_told_once_and_counted() {
     let mut log = opened.logs.worker();
     for _ in 0..50 {
         stage(&mut log, b"");
-        log.stage(PEER, TIME_MS, Logged::Raw(b""), &Answer { log: 1, ..answer(400, "x") });
+        log.stage(PEER, TIME_MS, Logged::Raw(b""), &LoggedResponse { log: 1, ..answer(400, "x") });
         log.commit("sent", 0);
         log.flush();
     }
@@ -300,7 +305,7 @@ fn a_fifo_that_nobody_reads_holds_nobody_up() {
         stage(&mut log, b"GET /");
         log.commit("sent", 0);
     }
-    log.stage(PEER, TIME_MS, Logged::Raw(b""), &Answer { log: 1, ..answer(400, "x") });
+    log.stage(PEER, TIME_MS, Logged::Raw(b""), &LoggedResponse { log: 1, ..answer(400, "x") });
     log.commit("sent", 0);
     log.finish();
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
@@ -356,7 +361,7 @@ fn syslog_has_a_datagram_for_each_line() {
     let folder = Folder::new();
     let path = folder.join("socket");
     let daemon = UnixDatagram::bind(&path).unwrap();
-    let opened = open(&[LogSettings::new(Target::Syslog(path.clone()))]);
+    let opened = open(&[LogSettings::new(LogDestination::Syslog(path.clone()))]);
     let mut log = opened.logs.worker();
     let mut buffer = [0; 2000];
     let mut receive = |daemon: &UnixDatagram| {
@@ -400,9 +405,9 @@ fn what_cannot_be_opened_is_an_error_and_changes_nothing() {
     let opened = open(&[to_file(&folder.join("log"))]);
     let mut log = opened.logs.worker();
     for (target, why) in [
-        (Target::File(folder.join("none/log")), "No such file or directory"),
-        (Target::File(folder.0.clone()), "Is a directory"),
-        (Target::Syslog(folder.join("socket")), "No such file or directory"),
+        (LogDestination::File(folder.join("none/log")), "No such file or directory"),
+        (LogDestination::File(folder.0.clone()), "Is a directory"),
+        (LogDestination::Syslog(folder.join("socket")), "No such file or directory"),
     ] {
         let error = opened.logs.replace(&[LogSettings::new(target.clone())]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write the access log {target}: {why}")), "{error}");

@@ -1,8 +1,8 @@
 //! A worker's side of the logs. Nothing here blocks, and nothing allocates in steady state.
 
-use super::logs::{Log, LogSet};
+use super::logs::{LogHandle, LogSet};
 use super::queue::{Chunk, Message, send_until};
-use super::record::{Answer, Description, Logged, Peer, Record};
+use super::record::{Description, Logged, LoggedPeer, LoggedResponse, Record};
 use super::staged::Staged;
 use super::text::Dates;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct WorkerLog {
 /// One worker's state for one log.
 #[derive(Debug)]
 struct Lane {
-    log: Arc<Log>,
+    log: Arc<LogHandle>,
     buffer: Vec<u8>,
     buffer_lines: u64,
     /// Lines staged and not committed.
@@ -86,19 +86,19 @@ impl WorkerLog {
     }
 
     /// Stages the line of a request with its response; `unix_ms` is the current time.
-    pub fn stage(&mut self, peer: Peer, unix_ms: i64, logged: Logged<'_>, answer: &Answer<'_>) {
+    pub fn stage(&mut self, peer: LoggedPeer, unix_ms: i64, logged: Logged<'_>, answer: &LoggedResponse<'_>) {
         if let Some(lane) = self.lanes.get_mut(usize::from(answer.log)) {
             lane.stage(&mut self.staged, &mut self.dates, &Record::new(peer, unix_ms, logged), answer);
         }
     }
 
     /// The data to log of a request whose response is not known yet.
-    pub fn describe(&self, peer: Peer, unix_ms: i64, logged: Logged<'_>) -> Description {
+    pub fn describe(&self, peer: LoggedPeer, unix_ms: i64, logged: Logged<'_>) -> Description {
         Description::new(&Record::new(peer, unix_ms, logged), self.set.clone())
     }
 
     /// Stages the line of a request from its description.
-    pub fn stage_described(&mut self, description: &Description, answer: &Answer<'_>) {
+    pub fn stage_described(&mut self, description: &Description, answer: &LoggedResponse<'_>) {
         let Some(log) = description.logs.0.get(usize::from(answer.log)) else { return };
         let is_its_lane = |lane: &Lane| lane.log.number == log.number;
         let lane = if let Some(index) = self.lanes.iter().position(is_its_lane) {
@@ -192,11 +192,11 @@ impl WorkerLog {
 }
 
 impl Lane {
-    fn new(log: &Arc<Log>) -> Self {
+    fn new(log: &Arc<LogHandle>) -> Self {
         Self { log: Arc::clone(log), buffer: Vec::new(), buffer_lines: 0, staged_lines: 0 }
     }
 
-    fn stage(&mut self, staged: &mut Staged, dates: &mut Dates, record: &Record<'_>, answer: &Answer<'_>) {
+    fn stage(&mut self, staged: &mut Staged, dates: &mut Dates, record: &Record<'_>, answer: &LoggedResponse<'_>) {
         let gaps = self.log.form.append(staged.text_mut(), dates, record, answer);
         staged.end_line(self.log.number, gaps, answer.started_ns);
         self.staged_lines += 1;

@@ -18,7 +18,7 @@ const BLOCKED_INTERVAL_MAX: Duration = Duration::from_millis(320);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The writer of one process.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     messages: Receiver<Message>,
     totals: Arc<Totals>,
     warn: Warn,
@@ -26,7 +26,7 @@ pub(super) struct Writer {
     blocked_interval: Duration,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) const fn new(messages: Receiver<Message>, totals: Arc<Totals>, warn: Warn) -> Self {
         Self { messages, totals, warn, sinks: Vec::new(), blocked_interval: BLOCKED_INTERVAL }
     }

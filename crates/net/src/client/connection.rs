@@ -2,10 +2,10 @@
 
 use super::content::check;
 use super::link::Link;
-use super::reader::Reader;
-use super::slot::Slot;
-use super::worker::{Alarm, Shared, failure_of};
-use super::{Begin, Drive, Ended, Failure, Made, PreparedRequest};
+use super::reader::ResponseReader;
+use super::slot::ClientSlot;
+use super::worker::{Alarm, ClientShared, failure_of};
+use super::{Begin, Drive, Made, PreparedRequest, RequestFailure, RequestRecord};
 use crate::clock::precise_ns;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ enum Woken {
 }
 
 /// Runs a slot until the runtime is dropped.
-pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, slot: Rc<ClientSlot>) {
     let _alarm = Alarm(Rc::clone(&shared));
     let mut pipeline = Pipeline::default();
     let mut is_reconnect = false;
@@ -89,7 +89,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
                 let failure = failure_of(&slot, failure);
                 slot.deadline.forget();
                 let ended_ns = precise_ns();
-                fail_from(&shared, &burst, &pipeline, 0, failure, ended_ns, &Reader::new());
+                fail_from(&shared, &burst, &pipeline, 0, failure, ended_ns, &ResponseReader::new());
                 next = shared.after_failure(slot.index, ended_ns, false);
             }
         }
@@ -109,13 +109,13 @@ struct Left {
 
 /// Sends and reads until the connection is left.
 async fn run_connection<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
     link: &mut Link<D>,
     mut burst: Burst,
     pipeline: &mut Pipeline,
 ) -> Left {
-    let mut reader = Reader::new();
+    let mut reader = ResponseReader::new();
     loop {
         let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
             Err((nth, failure)) => {
@@ -159,13 +159,13 @@ async fn run_connection<D: Drive + 'static>(
 
 /// Sends one burst and reads its responses; the error has the index of the failed request.
 async fn exchange<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
     link: &mut Link<D>,
-    reader: &mut Reader,
+    reader: &mut ResponseReader,
     burst: &mut Burst,
     pipeline: &Pipeline,
-) -> Result<Answered, (u32, Failure)> {
+) -> Result<Answered, (u32, RequestFailure)> {
     let count = burst.begin.burst.max(1);
     if burst.sent_ns == 0 {
         burst.sent_ns = burst.begun_ns;
@@ -194,14 +194,14 @@ async fn exchange<D: Drive + 'static>(
                 first_byte_ns = precise_ns();
             }
         }
-        let Some(answer) = answer else { return Err((nth, Failure::ClosedEarly)) };
+        let Some(answer) = answer else { return Err((nth, RequestFailure::ClosedEarly)) };
         let ended_ns = precise_ns();
         let received = reader.received();
         let digest = reader.take_digest();
         let is_digested = digest.is_some();
         let result = check(request, answer.status, received.body_bytes, digest);
         link.open.replies.set(link.open.replies.get() + 1);
-        let ended = Ended {
+        let ended = RequestRecord {
             is_digested,
             first_byte_ns: if first_byte_ns == 0 { ended_ns } else { first_byte_ns },
             head_bytes: received.total_bytes - received.body_bytes,
@@ -217,13 +217,13 @@ async fn exchange<D: Drive + 'static>(
         }
         if !answer.persistent {
             // The other requests get no response: the server announced that it would close.
-            return Err((nth + 1, Failure::ClosedEarly));
+            return Err((nth + 1, RequestFailure::ClosedEarly));
         }
     }
-    Err((0, Failure::ClosedEarly))
+    Err((0, RequestFailure::ClosedEarly))
 }
 
-fn begin_burst<D: Drive>(shared: &Shared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
+fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
     let mut drive = shared.drive.borrow_mut();
     if drive.handle_begun(&begin, begun_ns) {
         shared.count_from_now();
@@ -252,11 +252,16 @@ fn request_of(burst: &Burst, pipeline: &Pipeline, nth: u32) -> u32 {
     if burst.begin.burst > 1 { pipeline.requests[nth as usize] } else { burst.first }
 }
 
-fn prepared<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &Pipeline, nth: u32) -> &'a PreparedRequest {
+fn prepared<'a, D: Drive>(
+    shared: &'a ClientShared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+) -> &'a PreparedRequest {
     &shared.settings.requests[request_of(burst, pipeline, nth) as usize]
 }
 
-fn bytes_of<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
+fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
     if burst.begin.burst > 1 {
         &pipeline.bytes
     } else {
@@ -266,18 +271,18 @@ fn bytes_of<'a, D: Drive>(shared: &'a Shared<D>, burst: &Burst, pipeline: &'a Pi
 
 /// The record of one request of a burst, without its response.
 fn ended_of<D: Drive>(
-    shared: &Shared<D>,
+    shared: &ClientShared<D>,
     burst: &Burst,
     pipeline: &Pipeline,
     nth: u32,
-    result: Result<u16, Failure>,
+    result: Result<u16, RequestFailure>,
     ended_ns: u64,
-) -> Ended {
+) -> RequestRecord {
     let length = |nth| prepared(shared, burst, pipeline, nth).bytes(is_last(&burst.begin, nth)).len();
     let before: usize = (0..nth).map(length).sum();
     let whole = length(nth);
     let sent_bytes = burst.sent_bytes.saturating_sub(before).min(whole);
-    Ended {
+    RequestRecord {
         begin: burst.begin,
         request: request_of(burst, pipeline, nth),
         begun_ns: burst.begun_ns,
@@ -298,13 +303,13 @@ fn ended_of<D: Drive>(
 /// Reports the `nth` request of a burst and all later ones as failed; for the `nth`, with the partial response in the
 /// reader.
 fn fail_from<D: Drive>(
-    shared: &Shared<D>,
+    shared: &ClientShared<D>,
     burst: &Burst,
     pipeline: &Pipeline,
     nth: u32,
-    failure: Failure,
+    failure: RequestFailure,
     ended_ns: u64,
-    reader: &Reader,
+    reader: &ResponseReader,
 ) {
     let mut drive = shared.drive.borrow_mut();
     for later in nth..burst.begin.burst.max(1) {
@@ -321,7 +326,11 @@ fn fail_from<D: Drive>(
 }
 
 /// Waits until the slot receives a burst or its connection becomes unusable.
-async fn wait_begin_or_loss<D: Drive + 'static>(shared: &Shared<D>, slot: &Slot, link: &mut Link<D>) -> Woken {
+async fn wait_begin_or_loss<D: Drive + 'static>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    link: &mut Link<D>,
+) -> Woken {
     poll_fn(|context| {
         if link.poll_lost(context, shared).is_ready() {
             return Poll::Ready(Woken::Lost(slot.take()));

@@ -1,6 +1,6 @@
 //! Verification of response bodies.
 
-use super::failure::Failure;
+use super::failure::RequestFailure;
 use super::table::{DIGEST_BYTES, PreparedRequest};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::cell::Cell;
@@ -69,15 +69,15 @@ pub(super) fn check(
     status: u16,
     body_bytes: u64,
     digesting: Option<Digesting>,
-) -> Result<u16, Failure> {
+) -> Result<u16, RequestFailure> {
     if status != 200 || request.is_head {
         return Ok(status);
     }
     if request.body_bytes.is_some_and(|expected| expected != body_bytes) {
-        return Err(Failure::WrongLength);
+        return Err(RequestFailure::WrongLength);
     }
     match digesting.map(Digesting::finish) {
-        Some(digest) if *request.digest.get_or_init(|| digest) != digest => Err(Failure::WrongDigest),
+        Some(digest) if *request.digest.get_or_init(|| digest) != digest => Err(RequestFailure::WrongDigest),
         _ => Ok(status),
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn check(
 #[cfg(test)]
 mod tests {
     use super::{Digesting, Sampling, check};
-    use crate::client::{Failure, PreparedRequest};
+    use crate::client::{PreparedRequest, RequestFailure};
 
     fn digest(bytes: &[u8]) -> Digesting {
         let mut digesting = Digesting::begin();
@@ -109,12 +109,12 @@ mod tests {
         let mut request = PreparedRequest::plain(Vec::new());
         assert_eq!(check(&request, 200, 3, None), Ok(200));
         request.body_bytes = Some(3);
-        assert_eq!(check(&request, 200, 4, None), Err(Failure::WrongLength));
+        assert_eq!(check(&request, 200, 4, None), Err(RequestFailure::WrongLength));
         assert_eq!(check(&request, 404, 4, None), Ok(404));
         // The first answer looked at says what the others must be.
         assert_eq!(check(&request, 200, 3, Some(digest(b"abc"))), Ok(200));
         assert_eq!(check(&request, 200, 3, Some(digest(b"abc"))), Ok(200));
-        assert_eq!(check(&request, 200, 3, Some(digest(b"abd"))), Err(Failure::WrongDigest));
+        assert_eq!(check(&request, 200, 3, Some(digest(b"abd"))), Err(RequestFailure::WrongDigest));
         request.is_head = true;
         assert_eq!(check(&request, 200, 0, None), Ok(200));
     }

@@ -4,7 +4,7 @@
 //! due. It shuts down the socket of a late connection; the connection's task then sees the end of the stream and
 //! looks up why. An HTTP/2 stream shares its socket with others, so its task is woken instead and resets the stream.
 
-use super::failure::Failure;
+use super::failure::RequestFailure;
 use rustix::net::{Shutdown, shutdown};
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Deadline {
     due_ns: Cell<u64>,
     socket: RefCell<Option<Rc<OwnedFd>>>,
-    cut: Cell<Option<Failure>>,
+    cut: Cell<Option<RequestFailure>>,
 }
 
 impl Deadline {
@@ -55,7 +55,7 @@ impl Deadline {
     }
 
     /// Why the connection was cut, if it was; this takes precedence over the socket's error.
-    pub(super) fn cut(&self) -> Option<Failure> {
+    pub(super) fn cut(&self) -> Option<RequestFailure> {
         self.cut.get()
     }
 
@@ -70,7 +70,7 @@ impl Deadline {
     }
 
     /// Cuts the exchange in progress, if any; returns whether its task must be woken.
-    pub(super) fn cut_now(&self, why: Failure) -> bool {
+    pub(super) fn cut_now(&self, why: RequestFailure) -> bool {
         if self.cut.get().is_some() || self.due_ns.get() == NEVER {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Dispatch of due bursts to slots.
 
-use super::failure::Failure;
-use super::worker::Shared;
+use super::failure::RequestFailure;
+use super::worker::ClientShared;
 use super::{Begin, Drive, Move};
 use super::{connection, http2};
 use crate::clock::precise_ns;
@@ -9,7 +9,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-impl<D: Drive + 'static> Shared<D> {
+impl<D: Drive + 'static> ClientShared<D> {
     /// Starts every burst that is due at `now_ns`. A burst for the `asking` slot is returned to it instead of handed
     /// over.
     pub(super) fn dispatch(self: &Rc<Self>, now_ns: u64, asking: Option<u32>) -> Option<Begin> {
@@ -105,7 +105,7 @@ impl<D: Drive + 'static> Shared<D> {
                         let own = self.dispatch(now_ns, None);
                         debug_assert!(own.is_none());
                     } else {
-                        self.vigil.wake();
+                        self.busy_polling.wake();
                     }
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -120,7 +120,7 @@ impl<D: Drive + 'static> Shared<D> {
         let own = self.dispatch(precise_ns(), None);
         debug_assert!(own.is_none());
         if self.is_abandoned() {
-            self.slots.iter().for_each(|slot| slot.cut(Failure::Abandoned));
+            self.slots.iter().for_each(|slot| slot.cut(RequestFailure::Abandoned));
         }
     }
 }

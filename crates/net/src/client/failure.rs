@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum RequestFailure {
     /// A system call failed: creating a socket, connecting, sending or receiving.
     System(Errno),
     /// The connection or the complete response took longer than the timeout.
@@ -36,13 +36,13 @@ pub enum Failure {
     Abandoned,
 }
 
-impl From<Errno> for Failure {
+impl From<Errno> for RequestFailure {
     fn from(errno: Errno) -> Self {
         Self::System(errno)
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for RequestFailure {
     fn from(error: std::io::Error) -> Self {
         // Registering a socket with the runtime fails with an errno, and so does a socket below TLS.
         match Errno::from_io_error(&error) {
@@ -52,13 +52,13 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for RequestFailure {
     fn from(refusal: Refusal) -> Self {
         Self::Malformed(refusal)
     }
 }
 
-impl From<h2::Error> for Failure {
+impl From<h2::Error> for RequestFailure {
     fn from(error: h2::Error) -> Self {
         let code = error.reason().map(u32::from);
         if error.is_reset() {

@@ -3,9 +3,9 @@
 mod stream;
 
 use super::link::stand;
-use super::slot::Slot;
-use super::worker::{Alarm, OpenGuard, Shared, failure_of};
-use super::{Begin, Drive, Ended, Failure, Http2Request, Made};
+use super::slot::ClientSlot;
+use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
+use super::{Begin, Drive, Http2Request, Made, RequestFailure, RequestRecord};
 use crate::clock::precise_ns;
 use crate::tls::config::ALPN_HTTP2;
 use crate::transport::Transport;
@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use stream::Stream;
+use stream::ClientStream;
 use tokio::sync::Notify;
 
 /// Initial window of a stream, in bytes: a body of this size needs no window update.
@@ -26,8 +26,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
 
 /// The connection of a group of slots.
 #[derive(Default)]
-pub(super) struct Group {
-    state: RefCell<State>,
+pub(super) struct SharedConnection {
+    state: RefCell<SharedConnectionState>,
     changed: Notify,
     /// Distinguishes successive connections.
     generation: Cell<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Group {
 }
 
 #[derive(Default)]
-enum State {
+enum SharedConnectionState {
     #[default]
     None,
     Connecting,
@@ -44,12 +44,13 @@ enum State {
     Open(SendRequest<Bytes>, Rc<Cell<u64>>),
 }
 
-impl Group {
+impl SharedConnection {
     /// Drops connection `generation` if it is still current; returns whether it was.
     fn forget(&self, generation: u64, was_lost: bool) -> bool {
-        let is_news = self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..));
+        let is_news =
+            self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..));
         if is_news {
-            self.state.replace(State::None);
+            self.state.replace(SharedConnectionState::None);
             self.was_lost.set(was_lost);
         }
         is_news
@@ -57,17 +58,17 @@ impl Group {
 
     /// Returns whether connection `generation` is still current.
     fn is_open(&self, generation: u64) -> bool {
-        self.generation.get() == generation && matches!(*self.state.borrow(), State::Open(..))
+        self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..))
     }
 
-    fn settle(&self, state: State) {
+    fn settle(&self, state: SharedConnectionState) {
         self.state.replace(state);
         self.changed.notify_waiters();
     }
 }
 
 /// A connection as one slot sees it.
-struct Opened {
+struct SlotConnection {
     sender: SendRequest<Bytes>,
     generation: u64,
     replies: Rc<Cell<u64>>,
@@ -76,13 +77,13 @@ struct Opened {
 }
 
 /// Runs a slot until the runtime is dropped.
-pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc<Slot>) {
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, slot: Rc<ClientSlot>) {
     let _alarm = Alarm(Rc::clone(&shared));
     let streams = shared.settings.http2_streams.unwrap_or(1).max(1);
     let group = Rc::clone(&shared.groups[(slot.index / streams) as usize]);
     let mut next: Option<Begin> = None;
-    let mut under_way: Vec<Stream> = Vec::new();
-    let mut kept: Option<Opened> = None;
+    let mut under_way: Vec<ClientStream> = Vec::new();
+    let mut kept: Option<SlotConnection> = None;
     // The end of one burst is the start of the next: one clock reading for both.
     let mut begun_ns = precise_ns();
     loop {
@@ -123,17 +124,17 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<Shared<D>>, slot: Rc
 /// Sends one burst, all of its streams at once. Returns the connection on which it completed, or whether there was
 /// one.
 async fn run_burst<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
-    group: &Rc<Group>,
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
     begin: Begin,
     begun_ns: u64,
-    (under_way, kept): (&mut Vec<Stream>, &mut Option<Opened>),
+    (under_way, kept): (&mut Vec<ClientStream>, &mut Option<SlotConnection>),
 ) -> Result<u64, bool> {
     if shared.drive.borrow_mut().handle_begun(&begin, begun_ns) {
         shared.count_from_now();
     }
-    let mut frame = Frame { shared, begin, begun_ns, made: None };
+    let mut frame = BurstContext { shared, begin, begun_ns, made: None };
     // Cloning the handle of a connection is expensive, so a slot retains its clone while the connection is current.
     let opened = match kept {
         Some(opened) if group.is_open(opened.generation) => opened,
@@ -185,8 +186,13 @@ async fn run_burst<D: Drive + 'static>(
     .await;
     match failed {
         // The connection survives a stream that was cut, or whose body was wrong.
-        None | Some(Failure::WrongLength | Failure::WrongDigest) => Ok(opened.generation),
-        Some(Failure::TimedOut | Failure::StreamReset(_) | Failure::Abandoned | Failure::ShortBody) => Err(true),
+        None | Some(RequestFailure::WrongLength | RequestFailure::WrongDigest) => Ok(opened.generation),
+        Some(
+            RequestFailure::TimedOut
+            | RequestFailure::StreamReset(_)
+            | RequestFailure::Abandoned
+            | RequestFailure::ShortBody,
+        ) => Err(true),
         Some(_) => {
             group.forget(opened.generation, true);
             Err(true)
@@ -195,18 +201,22 @@ async fn run_burst<D: Drive + 'static>(
 }
 
 /// The group's connection, opened by the first slot that needs it.
-async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &Rc<Group>) -> Result<Opened, Failure> {
+async fn open<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
     loop {
         let changed = group.changed.notified();
         // The first slot connects; slots that arrive meanwhile wait.
         let is_ours = match &mut *group.state.borrow_mut() {
-            State::Open(sender, replies) => {
+            SharedConnectionState::Open(sender, replies) => {
                 let (sender, replies) = (sender.clone(), Rc::clone(replies));
-                return Ok(Opened { sender, generation: group.generation.get(), replies, made: None });
+                return Ok(SlotConnection { sender, generation: group.generation.get(), replies, made: None });
             }
-            State::Connecting => false,
-            state @ State::None => {
-                *state = State::Connecting;
+            SharedConnectionState::Connecting => false,
+            state @ SharedConnectionState::None => {
+                *state = SharedConnectionState::Connecting;
                 true
             }
         };
@@ -219,31 +229,31 @@ async fn open<D: Drive + 'static>(shared: &Rc<Shared<D>>, slot: &Slot, group: &R
 }
 
 async fn connect<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
-    group: &Rc<Group>,
-) -> Result<Opened, Failure> {
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
     let attempt = try_connect(shared, slot, group).await;
     match attempt {
         Ok(opened) => {
-            group.settle(State::Open(opened.sender.clone(), Rc::clone(&opened.replies)));
+            group.settle(SharedConnectionState::Open(opened.sender.clone(), Rc::clone(&opened.replies)));
             if let Some(made) = &opened.made {
                 shared.drive.borrow_mut().handle_connected(slot.index, made, precise_ns());
             }
             Ok(opened)
         }
         Err(failure) => {
-            group.settle(State::None);
+            group.settle(SharedConnectionState::None);
             Err(failure)
         }
     }
 }
 
 async fn try_connect<D: Drive + 'static>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
-    group: &Rc<Group>,
-) -> Result<Opened, Failure> {
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
     // After waiting for another slot's attempt, this one starts now.
     let connecting_ns = precise_ns();
     shared.drive.borrow_mut().handle_connecting(connecting_ns);
@@ -251,7 +261,7 @@ async fn try_connect<D: Drive + 'static>(
     if let Transport::Tls(stream) = &standing.transport
         && stream.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2)
     {
-        return Err(Failure::NoHttp2);
+        return Err(RequestFailure::NoHttp2);
     }
     let (sender, connection) = Builder::new()
         .initial_window_size(STREAM_WINDOW_BYTES)
@@ -268,31 +278,31 @@ async fn try_connect<D: Drive + 'static>(
         let _ended = connection.await;
         open.by_server.set(driven.forget(generation, true));
     });
-    Ok(Opened { sender, generation, replies, made: Some(standing.made) })
+    Ok(SlotConnection { sender, generation, replies, made: Some(standing.made) })
 }
 
 /// Sends one request of a burst.
 async fn begin_stream<D: Drive>(
-    shared: &Shared<D>,
-    slot: &Slot,
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
     sender: &mut SendRequest<Bytes>,
     begin: &Begin,
     nth: u32,
-) -> Result<Stream, Failure> {
+) -> Result<ClientStream, RequestFailure> {
     poll_fn(|context| {
         slot.register(context);
         match slot.deadline.cut() {
             Some(failure) => Poll::Ready(Err(failure)),
-            None => sender.poll_ready(context).map_err(Failure::from),
+            None => sender.poll_ready(context).map_err(RequestFailure::from),
         }
     })
     .await?;
     let request = shared.drive.borrow_mut().choose(begin, nth) % shared.settings.requests.len() as u32;
     let prepared = &shared.settings.requests[request as usize];
-    let Some(Http2Request { head, content }) = &prepared.http2 else { return Err(Failure::NoHttp2) };
+    let Some(Http2Request { head, content }) = &prepared.http2 else { return Err(RequestFailure::NoHttp2) };
     let digesting = shared.sampling.next();
     let (response, stream) = sender.send_request(head.clone(), content.is_empty())?;
-    Ok(Stream {
+    Ok(ClientStream {
         nth,
         request,
         sent_ns: precise_ns(),
@@ -311,18 +321,18 @@ async fn begin_stream<D: Drive>(
 }
 
 /// Data common to all requests of a burst, for their reports.
-struct Frame<'a, D: Drive> {
-    shared: &'a Shared<D>,
+struct BurstContext<'a, D: Drive> {
+    shared: &'a ClientShared<D>,
     begin: Begin,
     begun_ns: u64,
     made: Option<Made>,
 }
 
-impl<D: Drive> Frame<'_, D> {
-    fn end(&self, stream: &Stream, result: Result<u16, Failure>, ended_ns: u64) {
+impl<D: Drive> BurstContext<'_, D> {
+    fn end(&self, stream: &ClientStream, result: Result<u16, RequestFailure>, ended_ns: u64) {
         let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
         let unsent = stream.sending.as_ref().map_or(0, |(_, content)| content.len() as u64);
-        self.shared.drive.borrow_mut().handle_ended(&Ended {
+        self.shared.drive.borrow_mut().handle_ended(&RequestRecord {
             begin: self.begin,
             request: stream.request,
             begun_ns: self.begun_ns,
@@ -341,11 +351,11 @@ impl<D: Drive> Frame<'_, D> {
     }
 
     /// Reports the `nth` request of the burst and all later ones, which were never sent, as failed.
-    fn fail_from(&self, nth: u32, failure: Failure, ended_ns: u64) {
+    fn fail_from(&self, nth: u32, failure: RequestFailure, ended_ns: u64) {
         let mut drive = self.shared.drive.borrow_mut();
         for later in nth..self.begin.burst.max(1) {
             let request = drive.choose(&self.begin, later) % self.shared.settings.requests.len() as u32;
-            drive.handle_ended(&Ended {
+            drive.handle_ended(&RequestRecord {
                 begin: self.begin,
                 request,
                 begun_ns: self.begun_ns,

@@ -1,10 +1,10 @@
 //! An HTTP/1 connection of the client: one direct send per burst, one receive per arrival.
 
 use super::connector::Begun;
-use super::reader::{Answer, Reader};
-use super::slot::Slot;
-use super::worker::{OpenGuard, Shared, failure_of};
-use super::{Drive, Failure, Made};
+use super::reader::{FinalResponse, ResponseReader};
+use super::slot::ClientSlot;
+use super::worker::{ClientShared, OpenGuard, failure_of};
+use super::{Drive, Made, RequestFailure};
 use crate::clock::precise_ns;
 use crate::registered::Registered;
 use crate::transport::{Socket, Transport};
@@ -22,12 +22,12 @@ use tokio_rustls::client::TlsStream;
 
 /// The result of one receive.
 pub(super) struct ReceivedOnce {
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<FinalResponse>,
     pub(super) server_closed: bool,
 }
 
 /// A connected socket from which a stream can be created.
-pub(super) struct Standing {
+pub(super) struct ConnectedSocket {
     /// The socket is shared with its slot's deadline.
     pub(super) transport: Transport<Rc<OwnedFd>>,
     pub(super) made: Made,
@@ -35,13 +35,13 @@ pub(super) struct Standing {
 
 /// A connection for HTTP/1 bursts.
 pub(super) struct Link<D: Drive> {
-    kind: Kind,
+    kind: LinkTransport,
     /// Bytes of the next burst that have been sent already.
     sent_bytes: usize,
     pub(super) open: OpenGuard<D>,
 }
 
-enum Kind {
+enum LinkTransport {
     /// A socket, registered with the runtime at its first wait. Always present, except while it is being
     /// re-registered.
     Plain(Option<Registered<Rc<OwnedFd>>>),
@@ -49,7 +49,7 @@ enum Kind {
 }
 
 /// A new connection, and when the first burst was sent on it.
-pub(super) struct Opened<D: Drive> {
+pub(super) struct NewConnection<D: Drive> {
     pub(super) link: Link<D>,
     pub(super) made: Made,
     pub(super) sent_ns: u64,
@@ -58,17 +58,17 @@ pub(super) struct Opened<D: Drive> {
 impl<D: Drive + 'static> Link<D> {
     /// Connects and sends as much of the first burst as possible.
     pub(super) async fn open(
-        shared: &Rc<Shared<D>>,
-        slot: &Slot,
+        shared: &Rc<ClientShared<D>>,
+        slot: &ClientSlot,
         bytes: &[u8],
         begun_ns: u64,
         is_reconnect: bool,
-    ) -> Result<Opened<D>, Failure> {
+    ) -> Result<NewConnection<D>, RequestFailure> {
         if shared.tls.is_some() {
             let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
-            let Transport::Tls(stream) = standing.transport else { return Err(Failure::ClosedEarly) };
-            let link = Self { kind: Kind::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
-            return Ok(Opened { link, made: standing.made, sent_ns: precise_ns() });
+            let Transport::Tls(stream) = standing.transport else { return Err(RequestFailure::ClosedEarly) };
+            let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
+            return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
         }
         let (socket, stands) = begin(shared, slot, begun_ns)?;
         // Over loopback the handshake is complete when connect returns, whatever it returned: sending finds out, and
@@ -90,17 +90,18 @@ impl<D: Drive + 'static> Link<D> {
         };
         let connect_ns = sent_ns.saturating_sub(begun_ns);
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
-        let link = Self { kind: Kind::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
-        Ok(Opened { link, made, sent_ns })
+        let link =
+            Self { kind: LinkTransport::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
+        Ok(NewConnection { link, made, sent_ns })
     }
 
     /// Sends a whole burst directly; waits only if the socket is full. Updates `sent_bytes`.
-    pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
+    pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
         *sent_bytes = std::mem::take(&mut self.sent_bytes);
         let socket = match &mut self.kind {
-            Kind::Plain(Some(socket)) => socket,
-            Kind::Plain(None) => return Err(Failure::ClosedEarly),
-            Kind::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
+            LinkTransport::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
         };
         while *sent_bytes < burst.len() {
             match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
@@ -115,10 +116,10 @@ impl<D: Drive + 'static> Link<D> {
 
     /// Sends the rest of a burst after a partial send. Rare, as requests are small, so the socket is registered for
     /// writing only here.
-    async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), Failure> {
-        let Kind::Plain(place) = &mut self.kind else { return Err(Failure::ClosedEarly) };
+    async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
+        let LinkTransport::Plain(place) = &mut self.kind else { return Err(RequestFailure::ClosedEarly) };
         // The socket must be deregistered before it can be registered again.
-        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(Failure::ClosedEarly) };
+        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(RequestFailure::ClosedEarly) };
         let socket = place.insert(Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?);
         while *sent_bytes < burst.len() {
             let mut ready = poll_fn(|context| socket.poll_write_ready(context)).await?;
@@ -135,14 +136,14 @@ impl<D: Drive + 'static> Link<D> {
     /// Waits for bytes, receives once and reads them as the response to `request`.
     pub(super) async fn receive(
         &mut self,
-        shared: &Shared<D>,
-        reader: &mut Reader,
+        shared: &ClientShared<D>,
+        reader: &mut ResponseReader,
         request: u32,
-    ) -> Result<ReceivedOnce, Failure> {
+    ) -> Result<ReceivedOnce, RequestFailure> {
         let socket = match &mut self.kind {
-            Kind::Plain(Some(socket)) => socket,
-            Kind::Plain(None) => return Err(Failure::ClosedEarly),
-            Kind::Tls(stream) => {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
+            LinkTransport::Tls(stream) => {
                 return poll_fn(|context| poll_receive_by_tls(stream, context, shared, reader, request)).await;
             }
         };
@@ -174,11 +175,11 @@ impl<D: Drive + 'static> Link<D> {
     }
 
     /// Ready if an idle connection has become unusable: it closed, or data arrived on it.
-    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &Shared<D>) -> Poll<()> {
+    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &ClientShared<D>) -> Poll<()> {
         let socket = match &mut self.kind {
-            Kind::Plain(Some(socket)) => socket,
-            Kind::Plain(None) => return Poll::Ready(()),
-            Kind::Tls(stream) => {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Poll::Ready(()),
+            LinkTransport::Tls(stream) => {
                 // This may be a session ticket, which is processed here.
                 let mut room = shared.room.borrow_mut();
                 let mut buffer = ReadBuf::new(room.parts(0).0);
@@ -200,7 +201,7 @@ async fn send_by_tls(
     stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
     burst: &[u8],
     sent_bytes: &mut usize,
-) -> Result<(), Failure> {
+) -> Result<(), RequestFailure> {
     while *sent_bytes < burst.len() {
         *sent_bytes += stream.write(&burst[*sent_bytes..]).await?;
     }
@@ -210,10 +211,10 @@ async fn send_by_tls(
 fn poll_receive_by_tls<D: Drive>(
     stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
     context: &mut Context<'_>,
-    shared: &Shared<D>,
-    reader: &mut Reader,
+    shared: &ClientShared<D>,
+    reader: &mut ResponseReader,
     request: u32,
-) -> Poll<Result<ReceivedOnce, Failure>> {
+) -> Poll<Result<ReceivedOnce, RequestFailure>> {
     let mut room = shared.room.borrow_mut();
     let (buffer, memo) = room.parts(request);
     let mut buffer = ReadBuf::new(buffer);
@@ -222,7 +223,7 @@ fn poll_receive_by_tls<D: Drive>(
         // Many servers close without close_notify. A body delimited by the close is then untrustworthy; one of
         // declared length is not affected.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(match reader.handle_end() {
-            Ok(_) => Failure::ShortBody,
+            Ok(_) => RequestFailure::ShortBody,
             Err(failure) => failure,
         }),
         Err(error) => Err(error.into()),
@@ -236,7 +237,11 @@ fn poll_receive_by_tls<D: Drive>(
 }
 
 /// Starts a connection and assigns the slot's deadline to it; returns whether it is certainly established.
-fn begin<D: Drive>(shared: &Shared<D>, slot: &Slot, begun_ns: u64) -> Result<(Rc<OwnedFd>, bool), Failure> {
+fn begin<D: Drive>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    begun_ns: u64,
+) -> Result<(Rc<OwnedFd>, bool), RequestFailure> {
     let begun = shared.connector.begin()?;
     let stands = matches!(begun, Begun::Connected(_));
     let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
@@ -248,11 +253,11 @@ fn begin<D: Drive>(shared: &Shared<D>, slot: &Slot, begun_ns: u64) -> Result<(Rc
 
 /// Opens a connection, including TLS if configured, and waits until it is established.
 pub(super) async fn stand<D: Drive>(
-    shared: &Rc<Shared<D>>,
-    slot: &Slot,
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
     begun_ns: u64,
     is_reconnect: bool,
-) -> Result<Standing, Failure> {
+) -> Result<ConnectedSocket, RequestFailure> {
     let (socket, _) = begin(shared, slot, begun_ns)?;
     // Data that TLS and HTTP/2 send in pieces must not wait for acknowledgements.
     sockopt::set_tcp_nodelay(&socket, true)?;
@@ -263,22 +268,23 @@ pub(super) async fn stand<D: Drive>(
     let stream = Socket::new(socket);
     let Some((config, name)) = &shared.tls else {
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
-        return Ok(Standing { transport: Transport::Plain(stream), made });
+        return Ok(ConnectedSocket { transport: Transport::Plain(stream), made });
     };
     let handshake = TlsConnector::from(std::sync::Arc::clone(config)).connect(name.clone(), stream);
-    let stream = shared.vigil.work(handshake).await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
+    let stream =
+        shared.busy_polling.work(handshake).await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
     let tls_ns = precise_ns().saturating_sub(connected_ns);
     let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
     let made = Made { connect_ns, tls_ns, is_reconnect, is_resumed };
-    Ok(Standing { transport: Transport::Tls(Box::new(stream)), made })
+    Ok(ConnectedSocket { transport: Transport::Tls(Box::new(stream)), made })
 }
 
 /// A server that disconnects during a handshake causes an end of file without errno.
-fn handshake_failure(error: std::io::Error) -> Failure {
-    if error.kind() == std::io::ErrorKind::UnexpectedEof { Failure::ClosedEarly } else { error.into() }
+fn handshake_failure(error: std::io::Error) -> RequestFailure {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof { RequestFailure::ClosedEarly } else { error.into() }
 }
 
-async fn wait_connected(socket: &Registered<Rc<OwnedFd>>) -> Result<(), Failure> {
+async fn wait_connected(socket: &Registered<Rc<OwnedFd>>) -> Result<(), RequestFailure> {
     poll_fn(|context| socket.poll_write_ready(context)).await?.retain_ready();
     Ok(sockopt::socket_error(socket.fd())??)
 }

@@ -8,7 +8,7 @@
 //! | file | content |
 //! |---|---|
 //! | `table` | the prepared requests |
-//! | `slot`, `dispatch`, `pacer`, `vigil` | slots, due bursts, the timer for them, and busy polling |
+//! | `slot`, `dispatch`, `pacer`, `busy_polling` | slots, due bursts, the timer for them, and busy polling |
 //! | `connector`, `link`, `stream`, `tls` | from an address to a connection, plain or TLS |
 //! | `reader`, `content` | HTTP/1 responses from bytes; verification of bodies |
 //! | `connection`, `http2` | the exchange loops |
@@ -17,6 +17,7 @@
 //! Absent by design: the schedule and the records, which belong to the drive. Redirects are not followed and requests
 //! are not retried, as a load lab that hides failures measures something else.
 
+mod busy_poll;
 mod connection;
 mod connector;
 mod content;
@@ -31,11 +32,10 @@ mod reader;
 mod slot;
 mod table;
 mod tls;
-mod vigil;
 mod worker;
 
 pub use content::sha256;
-pub use failure::Failure;
+pub use failure::RequestFailure;
 pub use interrupt::{watch_endings, watch_interrupts};
 pub use table::{DIGEST_BYTES, Http2Request, PreparedRequest};
 pub use tls::{ClientTls, ClientTlsSettings, TlsFailure};
@@ -149,7 +149,7 @@ pub struct ConnectionEnd {
 
 /// The record of one request. All times are on the monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct RequestRecord {
     /// The burst it belongs to.
     pub begin: Begin,
     /// Its index in [`ClientSettings::requests`].
@@ -165,7 +165,7 @@ pub struct Ended {
     /// The connection opened for it, if one was established.
     pub made: Option<Made>,
     /// Status of the final response, or why there is no valid one.
-    pub result: Result<u16, Failure>,
+    pub result: Result<u16, RequestFailure>,
     /// True if the digest of the body was computed.
     pub is_digested: bool,
     /// True if all of its bytes were sent.
@@ -194,7 +194,7 @@ pub trait Drive {
     fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool;
 
     /// Records how one request ended. Called exactly once for each request that was started.
-    fn handle_ended(&mut self, ended: &Ended);
+    fn handle_ended(&mut self, ended: &RequestRecord);
 
     /// All responses of a slot's burst have arrived; `is_open` is true if the connection is reusable. Returns the
     /// slot's next burst, if any.

@@ -1,9 +1,9 @@
 //! Reads successive responses from the bytes of a connection, without access to the socket.
 
 use super::content::Digesting;
-use super::failure::Failure;
+use super::failure::RequestFailure;
 use flatout_http::body::BodyDecoder;
-use flatout_http::connection::{Connection, Event, State};
+use flatout_http::connection::{Connection, ConnectionEvent, ConnectionState};
 use flatout_http::framing::Framing;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
@@ -11,7 +11,7 @@ use flatout_http::response::parse_response_head;
 
 /// A complete final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct FinalResponse {
     pub(super) status: u16,
     /// True if another request may be sent on the connection.
     pub(super) persistent: bool,
@@ -59,12 +59,12 @@ impl HeadMemo {
 #[derive(Debug)]
 struct Body {
     decoder: BodyDecoder,
-    answer: Answer,
+    answer: FinalResponse,
 }
 
 /// The client's reader of one connection.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct ResponseReader {
     connection: Connection,
     /// True if the response that is due is to a HEAD request.
     is_head: bool,
@@ -80,7 +80,7 @@ pub(super) struct Reader {
     digesting: Option<Digesting>,
 }
 
-impl Reader {
+impl ResponseReader {
     /// The reader of a new connection.
     pub(super) fn new() -> Self {
         Self {
@@ -97,15 +97,15 @@ impl Reader {
 
     /// Expects the response to a sent request next, and further ones after it if `more_due`.
     pub(super) fn begin(&mut self, is_head: bool, is_last: bool, more_due: bool, digesting: Option<Digesting>) {
-        debug_assert!(self.connection.state() == State::Idle && self.body.is_none());
+        debug_assert!(self.connection.state() == ConnectionState::Idle && self.body.is_none());
         (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
         self.received = Received { total_bytes: self.stash.len() as u64, ..Received::default() };
-        self.connection.advance(Event::RequestWithoutBody);
+        self.connection.advance(ConnectionEvent::RequestWithoutBody);
     }
 
     /// Returns whether a response is due and incomplete.
     pub(super) fn is_due(&self) -> bool {
-        matches!(self.connection.state(), State::ResponseDue | State::ResponseBody)
+        matches!(self.connection.state(), ConnectionState::ResponseDue | ConnectionState::ResponseBody)
     }
 
     /// Bytes received of the current or last response.
@@ -119,12 +119,16 @@ impl Reader {
     }
 
     /// Reads bytes that arrived together with the previous response.
-    pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<Answer>, Failure> {
+    pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<FinalResponse>, RequestFailure> {
         if self.stash.is_empty() { Ok(None) } else { self.handle_stashed(memo, &[]) }
     }
 
     /// Takes the bytes of one receive; returns the response when they complete it.
-    pub(super) fn handle_bytes(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
+    pub(super) fn handle_bytes(
+        &mut self,
+        memo: &mut HeadMemo,
+        bytes: &[u8],
+    ) -> Result<Option<FinalResponse>, RequestFailure> {
         self.received.total_bytes += bytes.len() as u64;
         if !self.stash.is_empty() {
             return self.handle_stashed(memo, bytes);
@@ -137,7 +141,7 @@ impl Reader {
         Ok(answer)
     }
 
-    fn handle_stashed(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<Answer>, Failure> {
+    fn handle_stashed(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<FinalResponse>, RequestFailure> {
         let mut stash = std::mem::take(&mut self.stash);
         stash.extend_from_slice(bytes);
         let (used, answer) = self.read(memo, &stash)?;
@@ -148,32 +152,32 @@ impl Reader {
     }
 
     /// Stashes the bytes after a response for the next one.
-    fn leave_stash(&mut self, answer: Option<Answer>) {
+    fn leave_stash(&mut self, answer: Option<FinalResponse>) {
         if answer.is_some() {
             self.received.total_bytes -= self.stash.len() as u64;
         }
     }
 
     /// The server closed its side: the end of a body delimited by the close, or a failure.
-    pub(super) fn handle_end(&mut self) -> Result<Answer, Failure> {
+    pub(super) fn handle_end(&mut self) -> Result<FinalResponse, RequestFailure> {
         let body = self.body.take();
         match body {
             Some(body) if body.decoder.ends_with_connection() => {
-                self.connection.advance(Event::ResponseEndsLast);
-                Ok(Answer { persistent: false, ..body.answer })
+                self.connection.advance(ConnectionEvent::ResponseEndsLast);
+                Ok(FinalResponse { persistent: false, ..body.answer })
             }
-            Some(_) => Err(Failure::ShortBody),
-            None => Err(Failure::ClosedEarly),
+            Some(_) => Err(RequestFailure::ShortBody),
+            None => Err(RequestFailure::ClosedEarly),
         }
     }
 
     /// Reads as far as possible: interim responses, the final head, its body.
-    fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<Answer>), Failure> {
+    fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
         let mut used = 0;
         if self.body.is_none() {
             let Some(head) = self.read_head(memo, bytes, &mut used)? else { return Ok((used, None)) };
-            self.connection.advance(Event::ResponseBegins);
-            let answer = Answer { status: head.status, persistent: head.persistent && !self.is_last };
+            self.connection.advance(ConnectionEvent::ResponseBegins);
+            let answer = FinalResponse { status: head.status, persistent: head.persistent && !self.is_last };
             match BodyDecoder::of_response(head.framing, &Limits::CLIENT) {
                 Some(decoder) => self.body = Some(Body { decoder, answer }),
                 None => return self.finish(answer, used, bytes.len()),
@@ -197,7 +201,12 @@ impl Reader {
     }
 
     /// Reads up to the end of the final head, if present, skipping interim ones.
-    fn read_head(&mut self, memo: &mut HeadMemo, bytes: &[u8], used: &mut usize) -> Result<Option<Head>, Failure> {
+    fn read_head(
+        &mut self,
+        memo: &mut HeadMemo,
+        bytes: &[u8],
+        used: &mut usize,
+    ) -> Result<Option<Head>, RequestFailure> {
         loop {
             let rest = &bytes[*used..];
             if let Some((head, head_bytes)) = memo.recall(rest) {
@@ -209,7 +218,7 @@ impl Reader {
             let Some(parsed) = parsed else { return Ok(None) };
             *used += parsed.head_bytes;
             if parsed.is_interim() {
-                self.connection.advance(Event::Interim);
+                self.connection.advance(ConnectionEvent::Interim);
                 self.received.interim_responses += 1;
                 continue;
             }
@@ -219,39 +228,52 @@ impl Reader {
         }
     }
 
-    fn finish(&mut self, answer: Answer, used: usize, length: usize) -> Result<(usize, Option<Answer>), Failure> {
+    fn finish(
+        &mut self,
+        answer: FinalResponse,
+        used: usize,
+        length: usize,
+    ) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
         if used < length && !self.more_due {
             // No other response is due, so the body is longer than declared.
-            return Err(Failure::Surplus);
+            return Err(RequestFailure::Surplus);
         }
-        self.connection.advance(if answer.persistent { Event::ResponseEnds } else { Event::ResponseEndsLast });
+        self.connection.advance(if answer.persistent {
+            ConnectionEvent::ResponseEnds
+        } else {
+            ConnectionEvent::ResponseEndsLast
+        });
         Ok((used, Some(answer)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Digesting, HeadMemo, Reader, Received};
+    use super::{Digesting, FinalResponse, HeadMemo, Received, ResponseReader};
     use crate::client::content::check;
-    use crate::client::{Failure, PreparedRequest};
+    use crate::client::{PreparedRequest, RequestFailure};
     use flatout_http::refusal::Refusal;
 
     /// Feeds an answer in pieces of every size and checks that all give the same.
-    fn feed(bytes: &[u8], closes: bool) -> Result<(Option<Answer>, Received), Failure> {
+    fn feed(bytes: &[u8], closes: bool) -> Result<(Option<FinalResponse>, Received), RequestFailure> {
         let whole = feed_pieces(bytes, bytes.len().max(1), closes);
         for size in 1..bytes.len() {
             let pieces = feed_pieces(bytes, size, closes);
             match (whole, pieces) {
                 // When an answer is followed by more, where the pieces end decides whether that is seen in time.
-                (Err(Failure::Surplus), Ok(_)) => {}
+                (Err(RequestFailure::Surplus), Ok(_)) => {}
                 _ => assert_eq!(pieces, whole, "pieces of {size}"),
             }
         }
         whole
     }
 
-    fn feed_pieces(bytes: &[u8], size: usize, closes: bool) -> Result<(Option<Answer>, Received), Failure> {
-        let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+    fn feed_pieces(
+        bytes: &[u8],
+        size: usize,
+        closes: bool,
+    ) -> Result<(Option<FinalResponse>, Received), RequestFailure> {
+        let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
         reader.begin(false, closes, false, None);
         for piece in bytes.chunks(size) {
             if let Some(answer) = reader.handle_bytes(&mut memo, piece)? {
@@ -267,7 +289,7 @@ mod tests {
         let chunked: &[u8] = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         for (bytes, status) in [(length, 200), (chunked, 404)] {
             let (answer, received) = feed(bytes, false).unwrap();
-            assert_eq!(answer, Some(Answer { status, persistent: true }));
+            assert_eq!(answer, Some(FinalResponse { status, persistent: true }));
             assert_eq!((received.total_bytes, received.body_bytes), (bytes.len() as u64, 5));
         }
     }
@@ -279,7 +301,7 @@ mod tests {
             false,
         )
         .unwrap();
-        assert_eq!(answer, Some(Answer { status: 204, persistent: true }));
+        assert_eq!(answer, Some(FinalResponse { status: 204, persistent: true }));
         assert_eq!(received.interim_responses, 2);
     }
 
@@ -295,13 +317,13 @@ mod tests {
     #[test]
     fn an_end_completes_only_a_body_that_ends_so() {
         for (bytes, expected) in [
-            (&b"HTTP/1.1 200 OK\r\n\r\nall of it"[..], Ok(Answer { status: 200, persistent: false })),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", Err(Failure::ShortBody)),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", Err(Failure::ShortBody)),
-            (b"HTTP/1.1 200 OK\r\nContent-Len", Err(Failure::ClosedEarly)),
-            (b"", Err(Failure::ClosedEarly)),
+            (&b"HTTP/1.1 200 OK\r\n\r\nall of it"[..], Ok(FinalResponse { status: 200, persistent: false })),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", Err(RequestFailure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", Err(RequestFailure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nContent-Len", Err(RequestFailure::ClosedEarly)),
+            (b"", Err(RequestFailure::ClosedEarly)),
         ] {
-            let mut reader = Reader::new();
+            let mut reader = ResponseReader::new();
             reader.begin(false, false, false, None);
             assert_eq!(reader.handle_bytes(&mut HeadMemo::default(), bytes), Ok(None));
             assert_eq!(reader.handle_end(), expected, "{:?}", String::from_utf8_lossy(bytes));
@@ -310,19 +332,19 @@ mod tests {
 
     #[test]
     fn what_is_no_response_is_refused_by_name() {
-        assert_eq!(feed(b"SSH-2.0-OpenSSH\r\n", false), Err(Failure::Malformed(Refusal::StatusLine)));
+        assert_eq!(feed(b"SSH-2.0-OpenSSH\r\n", false), Err(RequestFailure::Malformed(Refusal::StatusLine)));
         let two_lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
-        assert_eq!(feed(two_lengths, false), Err(Failure::Malformed(Refusal::LengthDuplicate)));
+        assert_eq!(feed(two_lengths, false), Err(RequestFailure::Malformed(Refusal::LengthDuplicate)));
     }
 
     #[test]
     fn a_body_longer_than_declared_is_a_failure() {
-        assert_eq!(feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", false), Err(Failure::Surplus));
+        assert_eq!(feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", false), Err(RequestFailure::Surplus));
     }
 
     #[test]
     fn a_reader_reads_many_answers_in_turn_alike_or_not() {
-        let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+        let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
         for (head, status) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
@@ -335,7 +357,7 @@ mod tests {
                 let bytes = format!("{head}x");
                 assert_eq!(reader.handle_bytes(&mut memo, &bytes.as_bytes()[..cut]), Ok(None));
                 let answer = reader.handle_bytes(&mut memo, &bytes.as_bytes()[cut..]).unwrap().unwrap();
-                assert_eq!(answer, Answer { status, persistent: true });
+                assert_eq!(answer, FinalResponse { status, persistent: true });
                 assert_eq!((reader.received().body_bytes, reader.received().total_bytes), (1, bytes.len() as u64));
             }
         }
@@ -347,7 +369,7 @@ mod tests {
             1\r\nx\r\n0\r\n\r\nHTTP/1.1 204 N\r\n\r\n";
         let lengths = [40, 57, 18_u64];
         for size in 1..=all.len() {
-            let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+            let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
             let mut pieces = all.chunks(size);
             let mut answers = Vec::new();
             for nth in 0..3 {
@@ -371,7 +393,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
         ] {
             for size in 1..=answer.len() {
-                let (mut reader, mut memo) = (Reader::new(), HeadMemo::default());
+                let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
                 reader.begin(false, false, false, Some(Digesting::begin()));
                 for piece in answer.chunks(size) {
                     reader.handle_bytes(&mut memo, piece).unwrap();

@@ -2,14 +2,14 @@
 
 use super::Begin;
 use super::deadline::Deadline;
-use super::failure::Failure;
+use super::failure::RequestFailure;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 /// One slot. Its task starts with its first burst.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ClientSlot {
     pub(super) index: u32,
     pub(super) deadline: Deadline,
     begins: Cell<Option<Begin>>,
@@ -19,7 +19,7 @@ pub(super) struct Slot {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Slot {
+impl ClientSlot {
     pub(super) const fn new(index: u32) -> Self {
         Self {
             index,
@@ -96,12 +96,12 @@ impl Slot {
     /// Cuts the exchange in progress if it is late.
     pub(super) fn cut_if_late(&self, now_ns: u64) {
         if self.deadline.is_late(now_ns) {
-            self.cut(Failure::TimedOut);
+            self.cut(RequestFailure::TimedOut);
         }
     }
 
     /// Cuts the exchange in progress.
-    pub(super) fn cut(&self, why: Failure) {
+    pub(super) fn cut(&self, why: RequestFailure) {
         if self.deadline.cut_now(why) {
             self.wake();
         }

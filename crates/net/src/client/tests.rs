@@ -1,8 +1,8 @@
 //! The client against servers of a few lines, each with one fault.
 
 use super::{
-    Begin, ClientSettings, ConnectionEnd, Drive, Ended, Failure, Made, Move, PreparedRequest, Sources, WorkerCpu,
-    WorkerReport, run_worker,
+    Begin, ClientSettings, ConnectionEnd, Drive, Made, Move, PreparedRequest, RequestFailure, RequestRecord, Sources,
+    WorkerCpu, WorkerReport, run_worker,
 };
 use crate::clock::precise_ns;
 use flatout_http::refusal::Refusal;
@@ -34,7 +34,7 @@ struct Script {
     /// True if each connection is closed after its response, and the ones to close.
     leaves: bool,
     leaving: Vec<u32>,
-    ended: Vec<Ended>,
+    ended: Vec<RequestRecord>,
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
     connecting: u32,
@@ -106,7 +106,7 @@ impl Drive for Script {
         self.begun > self.uncounted
     }
 
-    fn handle_ended(&mut self, ended: &Ended) {
+    fn handle_ended(&mut self, ended: &RequestRecord) {
         self.made.extend(ended.made);
         self.ended.push(*ended);
     }
@@ -234,7 +234,7 @@ fn answered(report: &WorkerReport<Script>) -> usize {
     report.drive.ended.iter().filter(|ended| ended.result == Ok(200)).count()
 }
 
-fn failures(report: &WorkerReport<Script>) -> Vec<Failure> {
+fn failures(report: &WorkerReport<Script>) -> Vec<RequestFailure> {
     report.drive.ended.iter().filter_map(|ended| ended.result.err()).collect()
 }
 
@@ -377,7 +377,7 @@ fn a_burst_that_is_cut_fails_for_every_request_left() {
     let mut settings = settings(address);
     settings.requests = (0..3).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
     let report = run_script(settings, script);
-    assert_eq!((answered(&report), failures(&report)), (2, vec![Failure::ClosedEarly; 4]));
+    assert_eq!((answered(&report), failures(&report)), (2, vec![RequestFailure::ClosedEarly; 4]));
     assert_eq!(sent(&report), 6);
 }
 
@@ -397,7 +397,10 @@ fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
     settings.digest_every = 1;
     let report = run(settings, 5);
     let results: Vec<_> = report.drive.ended.iter().map(|ended| ended.result).collect();
-    assert_eq!(results, [Ok(200), Ok(200), Err(Failure::WrongDigest), Err(Failure::WrongLength), Ok(200)]);
+    assert_eq!(
+        results,
+        [Ok(200), Ok(200), Err(RequestFailure::WrongDigest), Err(RequestFailure::WrongLength), Ok(200)]
+    );
     // The connection is none the worse for it.
     assert_eq!(report.drive.made.len(), 1);
     assert!(report.drive.ended.iter().all(|ended| ended.is_digested));
@@ -428,12 +431,12 @@ fn bodies_may_be_chunked_or_end_with_the_connection() {
 #[test]
 fn every_fault_of_an_answer_has_its_name() {
     for (answer, failure) in [
-        (&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"[..], Failure::ShortBody),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", Failure::ShortBody),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nok", Failure::Surplus),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", Failure::ClosedEarly),
-        (b"", Failure::ClosedEarly),
-        (b"220 mail.example ESMTP\r\n", Failure::Malformed(Refusal::StatusLine)),
+        (&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"[..], RequestFailure::ShortBody),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", RequestFailure::ShortBody),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nok", RequestFailure::Surplus),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", RequestFailure::ClosedEarly),
+        (b"", RequestFailure::ClosedEarly),
+        (b"220 mail.example ESMTP\r\n", RequestFailure::Malformed(Refusal::StatusLine)),
     ] {
         let report = run(settings(answer_once(answer)), 2);
         assert_eq!(failures(&report), vec![failure; 2], "{:?}", String::from_utf8_lossy(answer));
@@ -452,7 +455,7 @@ fn a_reused_connection_that_dies_is_an_error_and_not_a_retry() {
     });
     let report = run(settings(address), 4);
     assert_eq!(answered(&report), 2);
-    assert_eq!(failures(&report), vec![Failure::ClosedEarly; 2]);
+    assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2]);
 }
 
 #[test]
@@ -460,7 +463,7 @@ fn a_server_that_never_answers_times_out() {
     let address = server(|_, mut stream| while read_request(&mut stream) {});
     let begun_ns = precise_ns();
     let report = run(ClientSettings { request_timeout_ns: 80_000_000, ..settings(address) }, 2);
-    assert_eq!(failures(&report), vec![Failure::TimedOut; 2]);
+    assert_eq!(failures(&report), vec![RequestFailure::TimedOut; 2]);
     assert!(precise_ns() - begun_ns >= 160_000_000);
     assert!(report.drive.ticks > 0);
 }
@@ -471,8 +474,8 @@ fn a_timeout_is_more_exact_than_the_looks_at_deadlines() {
     const TIMEOUT_NS: u64 = 415_000_000;
     let address = server(|_, mut stream| while read_request(&mut stream) {});
     let report = run(ClientSettings { request_timeout_ns: TIMEOUT_NS, ..settings(address) }, 5);
-    assert_eq!(failures(&report), vec![Failure::TimedOut; 5]);
-    let late_ns = |ended: &Ended| (ended.ended_ns - ended.sent_ns).checked_sub(TIMEOUT_NS).unwrap();
+    assert_eq!(failures(&report), vec![RequestFailure::TimedOut; 5]);
+    let late_ns = |ended: &RequestRecord| (ended.ended_ns - ended.sent_ns).checked_sub(TIMEOUT_NS).unwrap();
     // A busy machine makes some of them late, and the look would make all so.
     let least_ns = report.drive.ended.iter().map(late_ns).min().unwrap();
     assert!(least_ns < TIMEOUT_NS / 10 / 2, "{least_ns}");
@@ -484,7 +487,7 @@ fn where_nothing_listens_a_connection_is_given_up() {
     let mut script = Script::new(1, 100);
     script.pauses_left = 2;
     let report = run_script(settings(address), script);
-    assert_eq!(failures(&report), vec![Failure::System(Errno::CONNREFUSED); 3]);
+    assert_eq!(failures(&report), vec![RequestFailure::System(Errno::CONNREFUSED); 3]);
     assert_eq!((report.drive.bursts_left, report.drive.connecting, report.drive.connections.len()), (97, 3, 0));
     assert_eq!(sent(&report), 0);
 }
@@ -542,5 +545,5 @@ fn a_source_address_that_is_not_there_is_counted_by_its_own_name() {
     settings.sources = Sources::Loopback { first: 0, count: 1 };
     let report = run(settings, 1);
     assert_eq!(failures(&report).len(), 1);
-    assert!(matches!(failures(&report)[0], Failure::System(_)));
+    assert!(matches!(failures(&report)[0], RequestFailure::System(_)));
 }

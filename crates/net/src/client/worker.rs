@@ -1,13 +1,13 @@
 //! One client thread: its runtime, its slots, and its deadlines.
 
+use super::busy_poll::{self, BusyPolling};
 use super::connector::Connector;
 use super::content::Sampling;
-use super::failure::Failure;
-use super::http2::Group;
+use super::failure::RequestFailure;
+use super::http2::SharedConnection;
 use super::pacer::Pacer;
 use super::reader::HeadMemo;
-use super::slot::Slot;
-use super::vigil::{self, Vigil};
+use super::slot::ClientSlot;
 use super::{ClientSettings, ConnectionEnd, Drive};
 use crate::clock::precise_ns;
 use crate::runtime::build_runtime;
@@ -53,18 +53,18 @@ impl Room {
 }
 
 /// State shared by the slots of one worker.
-pub(super) struct Shared<D> {
+pub(super) struct ClientShared<D> {
     pub(super) settings: ClientSettings,
     pub(super) connector: Connector,
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) drive: RefCell<D>,
     pub(super) room: RefCell<Room>,
     pub(super) sampling: Sampling,
-    pub(super) slots: Vec<Rc<Slot>>,
+    pub(super) slots: Vec<Rc<ClientSlot>>,
     /// Shared connections, over HTTP/2.
-    pub(super) groups: Vec<Rc<Group>>,
+    pub(super) groups: Vec<Rc<SharedConnection>>,
     pub(super) pacer: Pacer,
-    pub(super) vigil: Vigil,
+    pub(super) busy_polling: BusyPolling,
     /// Open connections.
     pub(super) connections: Cell<u32>,
     /// True if no more bursts are to start.
@@ -79,7 +79,7 @@ pub(super) struct Shared<D> {
     main: RefCell<Option<Waker>>,
 }
 
-impl<D: Drive> Shared<D> {
+impl<D: Drive> ClientShared<D> {
     /// Returns whether the run was aborted.
     pub(super) fn is_abandoned(&self) -> bool {
         self.interrupts.get() > 1
@@ -88,7 +88,7 @@ impl<D: Drive> Shared<D> {
     /// Records the start of a burst.
     pub(super) fn begun(&self) {
         self.under_way.set(self.under_way.get() + 1);
-        self.vigil.wake();
+        self.busy_polling.wake();
     }
 
     /// Records the end of a burst.
@@ -109,7 +109,7 @@ impl<D: Drive> Shared<D> {
 
     /// CPU time of the thread since its start.
     fn cpu(&self) -> WorkerCpu {
-        let awake_ns = self.vigil.awake_ns();
+        let awake_ns = self.busy_polling.awake_ns();
         WorkerCpu { work_ns: thread_cpu_ns().saturating_sub(awake_ns), awake_ns }
     }
 
@@ -134,7 +134,7 @@ impl<D: Drive> Shared<D> {
 }
 
 /// Aborts the run if a task panics: bursts it had started would never end.
-pub(super) struct Alarm<D: Drive>(pub(super) Rc<Shared<D>>);
+pub(super) struct Alarm<D: Drive>(pub(super) Rc<ClientShared<D>>);
 
 impl<D: Drive> Drop for Alarm<D> {
     fn drop(&mut self) {
@@ -186,7 +186,7 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
     }
     let runtime = build_runtime()?;
-    let early_ns = if settings.stays_awake { vigil::EARLY_NS } else { 0 };
+    let early_ns = if settings.stays_awake { busy_poll::EARLY_NS } else { 0 };
     let pacer = runtime.block_on(async { Pacer::new(early_ns) })?;
     let shared = Rc::new(build_shared(settings, drive, pacer));
     let (started_ns, cpu_before) = (precise_ns(), shared.cpu());
@@ -194,11 +194,12 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         let watch = tokio::task::spawn_local(watch(Rc::clone(&shared)));
         let interrupts =
             shared.settings.handle_interrupts.then(|| tokio::task::spawn_local(interrupts(Rc::clone(&shared))));
-        let vigil = shared.settings.stays_awake.then(|| tokio::task::spawn_local(vigil::keep(Rc::clone(&shared))));
+        let busy_polling =
+            shared.settings.stays_awake.then(|| tokio::task::spawn_local(busy_poll::keep(Rc::clone(&shared))));
         shared.dispatch(precise_ns(), None);
         let run = poll_fn(|context| shared.poll_run(context)).await;
         watch.abort();
-        for task in [interrupts, vigil].into_iter().flatten() {
+        for task in [interrupts, busy_polling].into_iter().flatten() {
             task.abort();
         }
         run
@@ -214,12 +215,12 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     Ok(WorkerReport { drive: shared.drive.into_inner(), cpu, counted, elapsed_ns, ended_ns, interrupted })
 }
 
-fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> Shared<D> {
+fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {
     let slots = settings.slots.max(1);
     let memos = settings.requests.len().min(MEMOS_MAX);
     let request_bytes_max = settings.requests.iter().map(|request| request.kept.len().max(request.last.len())).max();
     let streams = settings.http2_streams.map(|streams| streams.max(1));
-    Shared {
+    ClientShared {
         connector: Connector::new(settings.address, settings.sources, request_bytes_max.unwrap_or(0)),
         tls: settings.tls.as_ref().map(super::ClientTls::for_worker),
         drive: RefCell::new(drive),
@@ -229,10 +230,10 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
             uses: 0,
         }),
         sampling: Sampling::new(settings.digest_every),
-        slots: (0..slots).map(|index| Rc::new(Slot::new(index))).collect(),
+        slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index))).collect(),
         groups: streams.map_or(Vec::new(), |streams| (0..slots.div_ceil(streams)).map(|_| Rc::default()).collect()),
         pacer,
-        vigil: Vigil::default(),
+        busy_polling: BusyPolling::default(),
         connections: Cell::new(0),
         done: Cell::new(false),
         under_way: Cell::new(0),
@@ -245,7 +246,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> S
 }
 
 /// Cuts late slots, and returns the earliest deadline of the others.
-fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
+fn cut_late(slots: &[Rc<ClientSlot>], now_ns: u64) -> Option<u64> {
     let left = slots.iter().filter_map(|slot| {
         slot.cut_if_late(now_ns);
         slot.deadline.due_ns()
@@ -254,7 +255,7 @@ fn cut_late(slots: &[Rc<Slot>], now_ns: u64) -> Option<u64> {
 }
 
 /// Scans the deadlines, and reports to the drive how late the loop is.
-async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+async fn watch<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
     // A deadline set between two scans is due after the second: no timeout is shorter than ten intervals, or the
     // interval is the shortest possible.
     let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
@@ -295,7 +296,7 @@ async fn watch<D: Drive + 'static>(shared: Rc<Shared<D>>) {
     }
 }
 
-async fn interrupts<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+async fn interrupts<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
     // An error means that signals cannot be watched; the run then ends as planned, or by an unhandled signal.
     while tokio::signal::ctrl_c().await.is_ok() {
         shared.handle_interrupt();
@@ -310,7 +311,7 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// Represents an open connection; dropping it reports its end, including at the end of the run.
 pub(super) struct OpenGuard<D: Drive> {
-    shared: Rc<Shared<D>>,
+    shared: Rc<ClientShared<D>>,
     begun_ns: u64,
     /// Complete responses on it.
     pub(super) replies: Rc<Cell<u64>>,
@@ -320,7 +321,7 @@ pub(super) struct OpenGuard<D: Drive> {
 
 impl<D: Drive> OpenGuard<D> {
     /// For a connection that was started at `begun_ns`.
-    pub(super) fn new(shared: &Rc<Shared<D>>, begun_ns: u64) -> Self {
+    pub(super) fn new(shared: &Rc<ClientShared<D>>, begun_ns: u64) -> Self {
         shared.connections.set(shared.connections.get() + 1);
         Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
     }
@@ -342,7 +343,7 @@ impl<D: Drive> Drop for OpenGuard<D> {
 }
 
 /// The effective reason for a failed burst.
-pub(super) fn failure_of(slot: &Slot, failure: Failure) -> Failure {
+pub(super) fn failure_of(slot: &ClientSlot, failure: RequestFailure) -> RequestFailure {
     // After a cut, the socket's own error is arbitrary; the reason for the cut takes precedence.
     slot.deadline.cut().unwrap_or(failure)
 }

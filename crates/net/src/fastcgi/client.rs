@@ -1,8 +1,8 @@
 //! One worker's connections to one application server.
 
 use super::address::FastcgiAddress;
-use super::connection::Connection;
-use super::crowd::Crowd;
+use super::connection::FastcgiConnection;
+use super::saturation::ServerSaturation;
 use crate::clock::Now;
 use crate::origin::{OriginAddress, OriginClient, OriginCounts, OriginFailure, OriginSettings};
 use crate::registered::Registered;
@@ -69,12 +69,12 @@ struct Idle {
 struct Pool {
     /// Last in, first out, so that surplus connections of a load peak age and expire.
     idle: RefCell<Vec<Idle>>,
-    crowd: Arc<Crowd>,
+    saturation: Arc<ServerSaturation>,
     sweeps: Cell<bool>,
 }
 
 /// State shared by all connections of one client.
-pub(super) struct Shared {
+pub(super) struct FastcgiShared {
     address: FastcgiAddress,
     settings: FastcgiSettings,
     /// Provides timers, name resolution and TCP connections.
@@ -85,12 +85,13 @@ pub(super) struct Shared {
 
 /// A worker's client of one application server. Clones share its connections.
 #[derive(Clone)]
-pub struct FastcgiClient(Rc<Shared>);
+pub struct FastcgiClient(Rc<FastcgiShared>);
 
 impl FastcgiClient {
     /// A client without connections. It may be created anywhere, and is used within one worker's runtime.
     pub fn new(address: FastcgiAddress, settings: FastcgiSettings) -> Self {
-        let pool = Pool { idle: RefCell::default(), crowd: Crowd::of(&address), sweeps: Cell::new(false) };
+        let pool =
+            Pool { idle: RefCell::default(), saturation: ServerSaturation::of(&address), sweeps: Cell::new(false) };
         Self::with_pool(address, settings, Rc::new(pool))
     }
 
@@ -108,7 +109,7 @@ impl FastcgiClient {
             idle_timeout_ms: settings.idle_timeout_ms,
             ..OriginSettings::default()
         };
-        Self(Rc::new(Shared {
+        Self(Rc::new(FastcgiShared {
             address,
             settings,
             timing: OriginClient::new(timing, None, Arc::new(OriginCounts::default())),
@@ -123,13 +124,13 @@ impl FastcgiClient {
     }
 
     /// An idle connection on which nothing has arrived, including its end.
-    pub fn kept(&self) -> Option<Connection> {
+    pub fn kept(&self) -> Option<FastcgiConnection> {
         let shared = &self.0;
         let now = Now::read();
         let mut idle = shared.pool.idle.borrow_mut();
         while let Some(last) = idle.pop() {
             if now.monotonic_ms <= last.expires_ms && last.socket.is_quiet(true) {
-                return Some(Connection::new(last.socket, shared, true));
+                return Some(FastcgiConnection::new(last.socket, shared, true));
             }
         }
         None
@@ -139,7 +140,7 @@ impl FastcgiClient {
     ///
     /// # Errors
     /// If none is established within the connect timeout.
-    pub async fn connect(&self) -> Result<Connection, ConnectFailure> {
+    pub async fn connect(&self) -> Result<FastcgiConnection, ConnectFailure> {
         let shared = &self.0;
         let socket = match &shared.address {
             FastcgiAddress::Unix(path) => connect_unix(shared, path).await?,
@@ -148,7 +149,7 @@ impl FastcgiClient {
                 shared.timing.connect_plain(&address).await.map_err(name_failure)?
             }
         };
-        Ok(Connection::new(socket, shared, false))
+        Ok(FastcgiConnection::new(socket, shared, false))
     }
 
     /// The result of `future`, or `None` after `timeout_ms`, with the precision of [`OriginClient::within`].
@@ -157,8 +158,8 @@ impl FastcgiClient {
     }
 
     /// The server's shared saturation state.
-    pub fn crowd(&self) -> &Crowd {
-        &self.0.pool.crowd
+    pub fn saturation(&self) -> &ServerSaturation {
+        &self.0.pool.saturation
     }
 
     /// Number of idle connections.
@@ -178,12 +179,12 @@ impl std::fmt::Debug for FastcgiClient {
     }
 }
 
-impl Shared {
+impl FastcgiShared {
     /// Pools a connection on which no data is pending.
     pub(super) fn keep(&self, socket: Socket) {
         let now = Now::read();
         let mut idle = self.pool.idle.borrow_mut();
-        if self.pool.crowd.is_suspected(now) {
+        if self.pool.saturation.is_suspected(now) {
             idle.clear();
             return;
         }
@@ -201,7 +202,7 @@ impl Pool {
     /// Closes expired connections, those closed by the server, and all of them while the server is saturated.
     fn handle_time(&self, now: Now) {
         let mut idle = self.idle.borrow_mut();
-        if self.crowd.is_suspected(now) {
+        if self.saturation.is_suspected(now) {
             idle.clear();
             return;
         }
@@ -222,7 +223,7 @@ async fn sweep(pool: Weak<Pool>, timing: OriginClient) {
     }
 }
 
-async fn connect_unix(shared: &Shared, path: &Path) -> Result<Socket, ConnectFailure> {
+async fn connect_unix(shared: &FastcgiShared, path: &Path) -> Result<Socket, ConnectFailure> {
     let address = SocketAddrUnix::new(path).map_err(|_| ConnectFailure::NoSocket)?;
     let deadline_ms = Now::read().monotonic_ms.saturating_add(shared.settings.connect_timeout_ms);
     loop {

@@ -1,7 +1,7 @@
 //! A connection to an application server: bytes in both directions, and timeouts.
 
-use super::client::Shared;
-use crate::origin::waits::Patience;
+use super::client::FastcgiShared;
+use crate::origin::timeouts::DeadlineTimer;
 use crate::transport::Socket;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,16 +9,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 /// A connection that carries one request at a time. Dropping it closes it.
-pub struct Connection {
+pub struct FastcgiConnection {
     pub(super) socket: Socket,
-    pub(super) shared: Rc<Shared>,
-    patience: Patience,
+    pub(super) shared: Rc<FastcgiShared>,
+    timer: DeadlineTimer,
     reused: bool,
 }
 
-impl Connection {
-    pub(super) fn new(socket: Socket, shared: &Rc<Shared>, reused: bool) -> Self {
-        Self { socket, patience: shared.timing.patience(), shared: Rc::clone(shared), reused }
+impl FastcgiConnection {
+    pub(super) fn new(socket: Socket, shared: &Rc<FastcgiShared>, reused: bool) -> Self {
+        Self { socket, timer: shared.timing.timer(), shared: Rc::clone(shared), reused }
     }
 
     /// Returns whether it has carried an earlier request.
@@ -40,22 +40,22 @@ impl Connection {
 
     /// Starts a wait of at most `timeout_ms`.
     pub fn begin_wait(&mut self, timeout_ms: u64) {
-        self.patience.begin(timeout_ms);
+        self.timer.begin(timeout_ms);
     }
 
     /// Ends the wait, or makes it unbounded.
     pub fn end_wait(&mut self) {
-        self.patience.clear();
+        self.timer.clear();
     }
 
     /// Returns whether a wait has started.
     pub const fn is_waiting(&self) -> bool {
-        self.patience.is_waiting()
+        self.timer.is_waiting()
     }
 
     /// Ready if the wait has timed out. Poll this last, after everything else is pending.
     pub fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.patience.poll_expired(context)
+        self.timer.poll_expired(context)
     }
 
     /// Sends `bytes` if the socket takes them immediately; for optional messages.
@@ -71,7 +71,7 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for FastcgiConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Connection").field("reused", &self.reused).finish_non_exhaustive()
     }

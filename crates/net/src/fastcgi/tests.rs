@@ -1,4 +1,4 @@
-use super::{ConnectFailure, Connection, FastcgiAddress, FastcgiClient, FastcgiSettings};
+use super::{ConnectFailure, FastcgiAddress, FastcgiClient, FastcgiConnection, FastcgiSettings};
 use crate::clock::Now;
 use crate::runtime::build_server_runtime;
 use std::fs;
@@ -31,7 +31,7 @@ fn socket_path(name: &str) -> PathBuf {
     path
 }
 
-async fn echo(connection: &mut Connection, text: &[u8]) -> Vec<u8> {
+async fn echo(connection: &mut FastcgiConnection, text: &[u8]) -> Vec<u8> {
     let sent = poll_fn(|context| connection.poll_send(context, &[IoSlice::new(text)])).await.unwrap();
     assert_eq!(sent, text.len());
     poll_fn(|context| connection.poll_receive(context, <[u8]>::to_vec)).await.unwrap()
@@ -66,7 +66,7 @@ fn connections_over_both_kinds_of_sockets_are_kept() {
                 assert_eq!(echo(connection, b"hello").await, b"hello");
                 assert!(!connection.is_reused());
             }
-            all.into_iter().for_each(Connection::give_back);
+            all.into_iter().for_each(FastcgiConnection::give_back);
             assert_eq!(client.idle_connections(), 2, "no more than are wanted");
             let mut again = client.kept().unwrap();
             assert!(again.is_reused());
@@ -90,7 +90,7 @@ fn a_crowd_lets_go_of_what_is_kept() {
         let (one, other) = (client.connect().await.unwrap(), client.connect().await.unwrap());
         one.give_back();
         assert_eq!(client.idle_connections(), 1);
-        client.crowd().suspect(Now::read());
+        client.saturation().suspect(Now::read());
         client.within(250, std::future::pending::<()>()).await;
         assert_eq!(client.idle_connections(), 0, "the sweep has closed it");
         other.give_back();
@@ -114,9 +114,9 @@ fn clients_of_one_server_share_its_idle_connections() {
         assert_eq!((one.idle_connections(), other.idle_connections()), (2, 2), "each keeps within its own bound");
         // Another worker's client of the same server: what one meets, all know.
         let elsewhere = client(FastcgiAddress::Unix(path));
-        elsewhere.crowd().suspect(Now::read());
-        assert!(one.crowd().is_suspected(Now::read()));
-        assert!(!client(FastcgiAddress::Unix(socket_path("alone"))).crowd().is_suspected(Now::read()));
+        elsewhere.saturation().suspect(Now::read());
+        assert!(one.saturation().is_suspected(Now::read()));
+        assert!(!client(FastcgiAddress::Unix(socket_path("alone"))).saturation().is_suspected(Now::read()));
     });
 }
 

@@ -2,15 +2,15 @@
 
 use super::body::SendBody;
 use super::exchange::{describe_refused, early_head_of, head_of, is_head, with_head};
-use super::intake::{Intake, Patience};
-use super::stream::{Awaiting, Exchange, Receiving, Sending, Step, Stream};
+use super::intake::{Intake, IntakeTimeouts};
+use super::stream::{Awaiting, Http2Exchange, Receiving, ServerStream, StreamProgress, StreamSending};
 use super::streaming::Streaming;
 use super::task::{Http2Task, STREAM_RESET};
-use crate::access::{Answer, Logged, Peer};
+use crate::access::{Logged, LoggedPeer, LoggedResponse};
 use crate::content::{Interims, Offers};
 use crate::handler::{Handler, LogSource, Reply, Request};
 use crate::response::{Body, Response, Segment};
-use crate::server::exchanges::{Origin, count_answer};
+use crate::server::exchanges::{Peer, count_answer};
 use crate::server::streaming::Outlined;
 use crate::server::tunnel::refuse_tunnel;
 use crate::stream::Stream as Source;
@@ -40,7 +40,7 @@ impl<H: Handler> Http2Task<H> {
         let (now, started_ns) = (worker.clock.latest(), worker.logged_ns());
         self.since_ms = now.monotonic_ms;
         let Some(windows) = self.windows.clone() else { return };
-        let Origin { client, listener, secure } = self.origin;
+        let Peer { client, listener, secure } = self.origin;
         let peer = self.peer();
         with_head(&parts, whole, &worker.settings.limits, |head| {
             let head = match head {
@@ -48,7 +48,7 @@ impl<H: Handler> Http2Task<H> {
                 Err(refusal) => {
                     let to_head = parts.method == http::Method::HEAD;
                     let source = LogSource::default();
-                    let exchange = Exchange { to_head, started_ns, description: None, source };
+                    let exchange = Http2Exchange { to_head, started_ns, description: None, source };
                     let raw = describe_refused(&parts);
                     self.refuse(respond, refusal, &exchange, Some(&raw), Some(content));
                     return;
@@ -63,7 +63,7 @@ impl<H: Handler> Http2Task<H> {
             let reply = worker.handler.handle(&Request { head, client, secure, listener, offers: &offers }, now);
             let logged = Logged::Head(head);
             let source = LogSource::default();
-            let mut exchange = Exchange { to_head: is_head(head), started_ns, description: None, source };
+            let mut exchange = Http2Exchange { to_head: is_head(head), started_ns, description: None, source };
             let (reply, intake) = match (reply, offers.writer()) {
                 (Reply::Later(later), Some(writer)) => {
                     let may_rest = head.fields.first("content-type").is_some_and(is_grpc);
@@ -88,7 +88,7 @@ impl<H: Handler> Http2Task<H> {
                                 && (head.method == Method::Connect
                                     || is_large && matches!(response.status, 401 | 403)) =>
                         {
-                            let rest = Some(Rest::Unwanted(content));
+                            let rest = Some(UnreadContent::Unwanted(content));
                             self.answer_described(respond, response, exchange, rest, context);
                             return;
                         }
@@ -117,7 +117,13 @@ impl<H: Handler> Http2Task<H> {
                 send_continue(&mut respond);
             }
             let interims = offers.taken_interims();
-            self.streams.push(Stream::Awaiting(Box::new(Awaiting { respond, response, exchange, interims, intake })));
+            self.streams.push(ServerStream::Awaiting(Box::new(Awaiting {
+                respond,
+                response,
+                exchange,
+                interims,
+                intake,
+            })));
         });
     }
 
@@ -127,7 +133,7 @@ impl<H: Handler> Http2Task<H> {
         mut respond: SendResponse<SendBody>,
         (content, windows): (RecvStream, WindowReader),
         (reply, interims): (Reply, Option<Interims>),
-        exchange: Exchange,
+        exchange: Http2Exchange,
         (whole, expects_continue): (bool, bool),
         context: &mut Context<'_>,
     ) {
@@ -135,7 +141,7 @@ impl<H: Handler> Http2Task<H> {
             match reply {
                 Reply::Now(response) if response.status >= 400 => {
                     // RFC 9110 §10.1.1: the final status makes the client not send the content at all.
-                    self.answer_described(respond, response, exchange, Some(Rest::Unwanted(content)), context);
+                    self.answer_described(respond, response, exchange, Some(UnreadContent::Unwanted(content)), context);
                     return;
                 }
                 _ => send_continue(&mut respond),
@@ -147,12 +153,12 @@ impl<H: Handler> Http2Task<H> {
                 return;
             }
             Reply::Later(response) if whole => {
-                Stream::Awaiting(Box::new(Awaiting { respond, response, exchange, interims, intake: None }))
+                ServerStream::Awaiting(Box::new(Awaiting { respond, response, exchange, interims, intake: None }))
             }
             reply => {
                 let deadline_ms = self.now_ms().saturating_add(self.worker.settings.timeouts.body_timeout_ms);
                 let received_bytes = 0;
-                Stream::Receiving(Box::new(Receiving {
+                ServerStream::Receiving(Box::new(Receiving {
                     content,
                     windows,
                     respond,
@@ -167,8 +173,8 @@ impl<H: Handler> Http2Task<H> {
         self.streams.push(stream);
     }
 
-    fn peer(&self) -> Peer {
-        Peer { client: self.origin.client, secure: self.origin.secure }
+    fn peer(&self) -> LoggedPeer {
+        LoggedPeer { client: self.origin.client, secure: self.origin.secure }
     }
 
     /// Responds to a request with a stored log description. The rest of its content is not read, unless the response
@@ -177,8 +183,8 @@ impl<H: Handler> Http2Task<H> {
         &mut self,
         respond: SendResponse<SendBody>,
         mut response: Response,
-        exchange: Exchange,
-        rest: Option<Rest>,
+        exchange: Http2Exchange,
+        rest: Option<UnreadContent>,
         context: &mut Context<'_>,
     ) {
         match std::mem::replace(&mut response.body, Body::Empty) {
@@ -189,7 +195,7 @@ impl<H: Handler> Http2Task<H> {
             body => response.body = body,
         }
         self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, &exchange));
-        self.answer(respond, response, exchange.to_head, rest.map(Rest::into_content), context);
+        self.answer(respond, response, exchange.to_head, rest.map(UnreadContent::into_content), context);
     }
 
     /// Starts a streamed response.
@@ -198,8 +204,8 @@ impl<H: Handler> Http2Task<H> {
         mut respond: SendResponse<SendBody>,
         response: &Response,
         source: Source,
-        exchange: Exchange,
-        rest: Option<Rest>,
+        exchange: Http2Exchange,
+        rest: Option<UnreadContent>,
         context: &mut Context<'_>,
     ) {
         let worker = Rc::clone(&self.worker);
@@ -212,19 +218,19 @@ impl<H: Handler> Http2Task<H> {
             return;
         };
         let intake = match rest {
-            Some(Rest::Intake(intake)) => Some(intake),
-            Some(Rest::Unwanted(content)) => {
+            Some(UnreadContent::Intake(intake)) => Some(intake),
+            Some(UnreadContent::Unwanted(content)) => {
                 self.linger(content);
                 None
             }
             None => None,
         };
         let streaming = Streaming::new(stream, source, exchange, outlined, &self.endings, intake);
-        let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
+        let timeouts = IntakeTimeouts::new(self.now_ms(), &worker.settings.timeouts);
         // Immediately, so that the head shares a packet with the first content.
-        match Box::new(streaming).go_on(patience, context) {
-            Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
-            Step::Ended(streaming, ended) => self.end_streaming(streaming, ended),
+        match Box::new(streaming).go_on(timeouts, context) {
+            StreamProgress::Wait(stream) | StreamProgress::Sent(stream) => self.streams.push(stream),
+            StreamProgress::Ended(streaming, ended) => self.end_streaming(streaming, ended),
             _ => {}
         }
     }
@@ -281,11 +287,12 @@ impl<H: Handler> Http2Task<H> {
         };
         let remaining_bytes = segments.iter().map(Segment::len).sum();
         let endings = Rc::clone(&self.endings);
-        let sending = Stream::Sending(Box::new(Sending { stream, segments, remaining_bytes, staged, rest, endings }));
+        let sending =
+            ServerStream::Sending(Box::new(StreamSending { stream, segments, remaining_bytes, staged, rest, endings }));
         // Immediately, so that the head shares a packet with the first content.
-        let patience = Patience::new(self.now_ms(), &worker.settings.timeouts);
-        match sending.go_on(&worker.settings.limits, patience, context) {
-            Step::Wait(stream) | Step::Sent(stream) => self.streams.push(stream),
+        let timeouts = IntakeTimeouts::new(self.now_ms(), &worker.settings.timeouts);
+        match sending.go_on(&worker.settings.limits, timeouts, context) {
+            StreamProgress::Wait(stream) | StreamProgress::Sent(stream) => self.streams.push(stream),
             _ => {}
         }
     }
@@ -295,7 +302,7 @@ impl<H: Handler> Http2Task<H> {
         &mut self,
         respond: SendResponse<SendBody>,
         refusal: Refusal,
-        exchange: &Exchange,
+        exchange: &Http2Exchange,
         raw: Option<&[u8]>,
         rest: Option<RecvStream>,
     ) {
@@ -307,14 +314,15 @@ impl<H: Handler> Http2Task<H> {
         &mut self,
         mut respond: SendResponse<SendBody>,
         (status, text, name): (u16, &'static str, &'static str),
-        exchange: &Exchange,
+        exchange: &Http2Exchange,
         raw: Option<&[u8]>,
         rest: Option<RecvStream>,
     ) {
         let worker = Rc::clone(&self.worker);
         let response = worker.handler.handle_error(status, text);
         let body_bytes = if exchange.to_head { 0 } else { response.body.len() };
-        let answer = || Answer::refused(0, status, name, body_bytes, exchange.started_ns).with_source(&exchange.source);
+        let answer =
+            || LoggedResponse::refused(0, status, name, body_bytes, exchange.started_ns).with_source(&exchange.source);
         match raw {
             Some(raw) => worker.stage(self.peer(), Logged::Raw(raw), answer),
             None => worker.stage_described(exchange.description.as_ref(), answer),
@@ -341,14 +349,14 @@ impl<H: Handler> Http2Task<H> {
 }
 
 /// The rest of a request's content when its response starts.
-pub(super) enum Rest {
+pub(super) enum UnreadContent {
     /// Read by its handler.
     Intake(Box<Intake>),
     /// Not read.
     Unwanted(RecvStream),
 }
 
-impl Rest {
+impl UnreadContent {
     fn into_content(self) -> RecvStream {
         match self {
             Self::Intake(intake) => intake.into_rest(),
@@ -366,8 +374,8 @@ fn send_continue(respond: &mut SendResponse<SendBody>) {
 }
 
 /// The logged data of `response`.
-fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Exchange) -> Answer<'a> {
-    Answer {
+fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Http2Exchange) -> LoggedResponse<'a> {
+    LoggedResponse {
         log: response.log,
         status: response.status,
         body_bytes: if exchange.to_head { 0 } else { response.body.len() },

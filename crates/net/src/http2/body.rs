@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// How a response ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ResponseEnd {
     /// It was written completely.
     Sent,
     /// Its stream or its connection ended first.
@@ -31,7 +31,7 @@ pub(crate) struct Endings {
     /// Responses dropped before they were sent.
     cut: Cell<u64>,
     /// Log lines with the ending of their response.
-    ended: RefCell<Vec<(Staged, Ended)>>,
+    ended: RefCell<Vec<(Staged, ResponseEnd)>>,
     /// Unread content of requests whose response was sent.
     rests: RefCell<Vec<RecvStream>>,
 }
@@ -49,7 +49,7 @@ impl Endings {
         self.cut.take()
     }
 
-    pub(crate) fn take_ended(&self) -> Vec<(Staged, Ended)> {
+    pub(crate) fn take_ended(&self) -> Vec<(Staged, ResponseEnd)> {
         if self.ended.borrow().is_empty() { Vec::new() } else { self.ended.take() }
     }
 
@@ -58,8 +58,8 @@ impl Endings {
     }
 
     /// Records the end of the response whose log lines are `staged`.
-    pub(crate) fn add(&self, staged: Staged, ended: Ended) {
-        if ended != Ended::Sent {
+    pub(crate) fn add(&self, staged: Staged, ended: ResponseEnd) {
+        if ended != ResponseEnd::Sent {
             self.cut.set(self.cut.get() + 1);
         }
         if !staged.is_empty() {
@@ -74,7 +74,7 @@ enum Bytes {
 }
 
 /// The last piece of a response, whose end is also the response's.
-struct Last {
+struct LastPiece {
     staged: Staged,
     /// The unread rest of the request's content.
     rest: Option<RecvStream>,
@@ -83,7 +83,7 @@ struct Last {
 /// A piece of a response's content.
 pub(crate) struct SendBody {
     bytes: Bytes,
-    last: Option<Box<Last>>,
+    last: Option<Box<LastPiece>>,
     endings: Rc<Endings>,
     /// Counts the sent bytes of a response that cannot rely on its last piece.
     counter: Option<Rc<Cell<u64>>>,
@@ -111,7 +111,7 @@ impl SendBody {
     /// The same piece as the response's last, with its log lines.
     pub(crate) fn last(mut self, staged: Staged) -> Self {
         self.endings.unsent.set(self.endings.unsent.get() + 1);
-        self.last = Some(Box::new(Last { staged, rest: None }));
+        self.last = Some(Box::new(LastPiece { staged, rest: None }));
         self
     }
 
@@ -153,7 +153,7 @@ impl Drop for SendBody {
         if let Some(last) = self.last.take() {
             self.endings.unsent.set(self.endings.unsent.get().saturating_sub(1));
             self.endings.rests.borrow_mut().extend(last.rest);
-            self.endings.add(last.staged, if self.has_remaining() { Ended::Cut } else { Ended::Sent });
+            self.endings.add(last.staged, if self.has_remaining() { ResponseEnd::Cut } else { ResponseEnd::Sent });
         }
     }
 }

@@ -28,14 +28,14 @@ pub(crate) struct Intake {
 /// The current time and the clients' timeouts.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "units stand last everywhere")]
-pub(crate) struct Patience {
+pub(crate) struct IntakeTimeouts {
     pub(crate) now_ms: u64,
     pub(crate) body_timeout_ms: u64,
     /// For more content of a request whose client may pause.
     pub(crate) stream_timeout_ms: u64,
 }
 
-impl Patience {
+impl IntakeTimeouts {
     pub(crate) const fn new(now_ms: u64, timeouts: &Timeouts) -> Self {
         Self { now_ms, body_timeout_ms: timeouts.body_timeout_ms, stream_timeout_ms: timeouts.stream_timeout_ms }
     }
@@ -73,7 +73,7 @@ impl Intake {
     }
 
     /// Delivers received content while the handler has room. Returns `false` if the client has ended the stream.
-    pub(crate) fn go_on(&mut self, patience: Patience, context: &mut Context<'_>) -> bool {
+    pub(crate) fn go_on(&mut self, timeouts: IntakeTimeouts, context: &mut Context<'_>) -> bool {
         while let Some(writer) = &self.writer {
             if writer.is_abandoned() {
                 // Further content stays with the client, until the response ends the stream.
@@ -86,8 +86,8 @@ impl Intake {
             }
             if self.deadline_ms == u64::MAX || self.round_bytes >= ROUND_BYTES {
                 self.round_bytes = 0;
-                let timeout_ms = if self.may_rest { patience.stream_timeout_ms } else { patience.body_timeout_ms };
-                self.deadline_ms = patience.now_ms.saturating_add(timeout_ms);
+                let timeout_ms = if self.may_rest { timeouts.stream_timeout_ms } else { timeouts.body_timeout_ms };
+                self.deadline_ms = timeouts.now_ms.saturating_add(timeout_ms);
             }
             if !self.data_ended {
                 match self.content.poll_data(context) {

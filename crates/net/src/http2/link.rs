@@ -3,10 +3,10 @@
 
 use crate::ending::CloseReason;
 use crate::registered::Registered;
-use crate::server::sending::{Progress, Tail, Then, write_out};
+use crate::server::sending::{SendProgress, Tail, Then, write_out};
 use crate::tls::TlsFailure;
 use crate::tls::session::{Received, TlsSession};
-use flatout_http::http2::flood::{Offence, Watch};
+use flatout_http::http2::flood::{FloodGuard, Offence};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 const WRITTEN_BYTES_MAX: usize = 1024 * 1024;
 
 /// One connection's socket and its gathered output.
-pub(crate) struct Link {
+pub(crate) struct Http2Link {
     socket: Registered,
     tls: Option<Box<TlsSession>>,
     /// Bytes received before HTTP/2 took over.
@@ -37,7 +37,7 @@ pub(crate) struct Link {
     output_sent: usize,
     /// The last write was partial.
     blocked: bool,
-    watch: Watch,
+    watch: FloodGuard,
     /// The offence that was detected. Nothing more is read then.
     offence: Option<Offence>,
     /// The client has closed its side.
@@ -52,7 +52,7 @@ pub(crate) struct Link {
     sent_bytes: u64,
 }
 
-impl Link {
+impl Http2Link {
     pub(crate) fn new(socket: Registered, tls: Option<Box<TlsSession>>, received_before: Vec<u8>) -> Self {
         Self {
             socket,
@@ -61,7 +61,7 @@ impl Link {
             output: Vec::new(),
             output_sent: 0,
             blocked: false,
-            watch: Watch::new(),
+            watch: FloodGuard::new(),
             offence: None,
             ended: false,
             failed: None,
@@ -249,11 +249,11 @@ impl Link {
             self.output_sent += sent;
             self.sent_bytes += total;
             self.write_room = self.write_room.saturating_sub(sent);
-            self.blocked = progress != Progress::Done;
+            self.blocked = progress != SendProgress::Done;
             match progress {
-                Progress::Done | Progress::Yield => {}
-                Progress::Blocked => guard.clear_ready(),
-                Progress::Failed(reason) => {
+                SendProgress::Done | SendProgress::Yield => {}
+                SendProgress::Blocked => guard.clear_ready(),
+                SendProgress::Failed(reason) => {
                     self.failed.get_or_insert((reason, None));
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
@@ -282,7 +282,7 @@ fn receive(fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, buffer: &mut [u8]) 
 }
 
 /// The link as the protocol machine holds it.
-pub(crate) struct Io(pub(crate) Rc<RefCell<Link>>);
+pub(crate) struct Io(pub(crate) Rc<RefCell<Http2Link>>);
 
 impl AsyncRead for Io {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

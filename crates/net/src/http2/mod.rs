@@ -11,7 +11,7 @@
 //! | `streaming` | streamed responses |
 //! | `task` | one connection: its turns and its end |
 //! | `answers` | responding to its requests |
-//! | `patience` | its deadlines |
+//! | `timeouts` | its deadlines |
 //!
 //! Absent by design: server push, upgrades from HTTP/1.1, which clients no longer use, and tunnels: a handler that
 //! requests one causes a 501.
@@ -21,11 +21,11 @@ pub(crate) mod body;
 pub(crate) mod exchange;
 pub(crate) mod intake;
 pub(crate) mod link;
-pub(crate) mod patience;
 pub(crate) mod settings;
 pub(crate) mod stream;
 pub(crate) mod streaming;
 pub(crate) mod task;
+pub(crate) mod timeouts;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,9 +1,9 @@
 //! Requests and responses in progress: content being received, pending responses, files being sent. A response in
 //! memory is never here, as it is handed to the protocol machine whole.
 
-use super::body::{Ended, Endings, SendBody};
+use super::body::{Endings, ResponseEnd, SendBody};
 use super::exchange::interim_head_of;
-use super::intake::{Intake, Patience};
+use super::intake::{Intake, IntakeTimeouts};
 use super::streaming::Streaming;
 use crate::access::{Description, Staged};
 use crate::content::Interims;
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 
 /// The data of a request retained until its response.
 #[derive(Clone, Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct Http2Exchange {
     pub(crate) to_head: bool,
     pub(crate) started_ns: u64,
     /// The request's log description; `None` if nothing is logged.
@@ -35,13 +35,13 @@ pub(crate) struct Exchange {
 }
 
 /// An unfinished stream.
-pub(crate) enum Stream {
+pub(crate) enum ServerStream {
     /// Its request's content is being received and discarded, to find its end.
     Receiving(Box<Receiving>),
     /// Its response is pending.
     Awaiting(Box<Awaiting>),
     /// Its response is being read and sent.
-    Sending(Box<Sending>),
+    Sending(Box<StreamSending>),
     /// Its response is streamed.
     Streaming(Box<Streaming>),
 }
@@ -53,7 +53,7 @@ pub(crate) struct Receiving {
     pub(crate) reply: Reply,
     /// Interim responses of a later reply.
     pub(crate) interims: Option<Interims>,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: Http2Exchange,
     pub(crate) received_bytes: u64,
     /// When the content must be complete.
     pub(crate) deadline_ms: u64,
@@ -62,14 +62,14 @@ pub(crate) struct Receiving {
 pub(crate) struct Awaiting {
     pub(crate) respond: SendResponse<SendBody>,
     pub(crate) response: LaterResponse,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: Http2Exchange,
     /// Interim responses, if the handler took the channel.
     pub(crate) interims: Option<Interims>,
     /// The request's content, if the handler took it.
     pub(crate) intake: Option<Box<Intake>>,
 }
 
-pub(crate) struct Sending {
+pub(crate) struct StreamSending {
     pub(crate) stream: SendStream<SendBody>,
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) remaining_bytes: u64,
@@ -80,67 +80,72 @@ pub(crate) struct Sending {
 }
 
 /// The result of polling a stream.
-pub(crate) enum Step {
+pub(crate) enum StreamProgress {
     /// It waits.
-    Wait(Stream),
+    Wait(ServerStream),
     /// It waits, and has sent something.
-    Sent(Stream),
+    Sent(ServerStream),
     /// The response is ready; the request's content may still be arriving.
-    Answer(SendResponse<SendBody>, Box<Response>, Exchange, Option<Box<Intake>>),
+    Answer(SendResponse<SendBody>, Box<Response>, Http2Exchange, Option<Box<Intake>>),
     /// Its content exceeds the limit.
-    TooLarge(SendResponse<SendBody>, Exchange, RecvStream),
+    TooLarge(SendResponse<SendBody>, Http2Exchange, RecvStream),
     /// It ended before its response: the client reset it, or the connection failed.
-    Cut(Exchange),
+    Cut(Http2Exchange),
     /// A streamed response has ended.
-    Ended(Box<Streaming>, Ended),
+    Ended(Box<Streaming>, ResponseEnd),
     /// It is finished, or the protocol machine has the rest.
     Over,
 }
 
-impl Stream {
-    pub(crate) fn go_on(self, limits: &Limits, patience: Patience, context: &mut Context<'_>) -> Step {
+impl ServerStream {
+    pub(crate) fn go_on(self, limits: &Limits, timeouts: IntakeTimeouts, context: &mut Context<'_>) -> StreamProgress {
         match self {
-            Self::Receiving(receiving) => receiving.go_on(limits, patience, context),
-            Self::Awaiting(awaiting) => awaiting.go_on(patience, context),
+            Self::Receiving(receiving) => receiving.go_on(limits, timeouts, context),
+            Self::Awaiting(awaiting) => awaiting.go_on(timeouts, context),
             Self::Sending(sending) => sending.go_on(context),
-            Self::Streaming(streaming) => streaming.go_on(patience, context),
+            Self::Streaming(streaming) => streaming.go_on(timeouts, context),
         }
     }
 }
 
 impl Receiving {
-    fn go_on(mut self: Box<Self>, limits: &Limits, patience: Patience, context: &mut Context<'_>) -> Step {
+    fn go_on(
+        mut self: Box<Self>,
+        limits: &Limits,
+        timeouts: IntakeTimeouts,
+        context: &mut Context<'_>,
+    ) -> StreamProgress {
         loop {
             match self.content.poll_data(context) {
-                Poll::Pending => return Step::Wait(Stream::Receiving(self)),
+                Poll::Pending => return StreamProgress::Wait(ServerStream::Receiving(self)),
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.received_bytes += bytes.len() as u64;
                     if self.received_bytes > limits.body_bytes_max {
-                        return Step::TooLarge(self.respond, self.exchange, self.content);
+                        return StreamProgress::TooLarge(self.respond, self.exchange, self.content);
                     }
                     self.windows.release(&mut self.content, bytes.len());
                 }
-                Poll::Ready(Some(Err(_))) => return Step::Cut(self.exchange),
+                Poll::Ready(Some(Err(_))) => return StreamProgress::Cut(self.exchange),
                 Poll::Ready(None) => break,
             }
         }
         let Self { respond, reply, interims, exchange, .. } = *self;
         match reply {
-            Reply::Now(response) => Step::Answer(respond, Box::new(response), exchange, None),
+            Reply::Now(response) => StreamProgress::Answer(respond, Box::new(response), exchange, None),
             Reply::Later(response) => {
-                Box::new(Awaiting { respond, response, exchange, interims, intake: None }).go_on(patience, context)
+                Box::new(Awaiting { respond, response, exchange, interims, intake: None }).go_on(timeouts, context)
             }
         }
     }
 }
 
 impl Awaiting {
-    fn go_on(mut self: Box<Self>, patience: Patience, context: &mut Context<'_>) -> Step {
+    fn go_on(mut self: Box<Self>, timeouts: IntakeTimeouts, context: &mut Context<'_>) -> StreamProgress {
         if self.respond.poll_reset(context).is_ready() {
-            return Step::Cut(self.exchange);
+            return StreamProgress::Cut(self.exchange);
         }
-        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(patience, context)) {
-            return Step::Cut(self.exchange);
+        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(timeouts, context)) {
+            return StreamProgress::Cut(self.exchange);
         }
         let polled = Pin::new(&mut self.response).poll(context);
         let mut sent = false;
@@ -153,16 +158,18 @@ impl Awaiting {
             }
         }
         match polled {
-            Poll::Pending if sent => Step::Sent(Stream::Awaiting(self)),
-            Poll::Pending => Step::Wait(Stream::Awaiting(self)),
-            Poll::Ready(response) => Step::Answer(self.respond, Box::new(response), self.exchange, self.intake),
+            Poll::Pending if sent => StreamProgress::Sent(ServerStream::Awaiting(self)),
+            Poll::Pending => StreamProgress::Wait(ServerStream::Awaiting(self)),
+            Poll::Ready(response) => {
+                StreamProgress::Answer(self.respond, Box::new(response), self.exchange, self.intake)
+            }
         }
     }
 }
 
-impl Sending {
+impl StreamSending {
     /// Reads and hands over as much as the client's windows and the read-ahead limit permit.
-    fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> Step {
+    fn go_on(mut self: Box<Self>, context: &mut Context<'_>) -> StreamProgress {
         let before = self.remaining_bytes;
         loop {
             let wanted = usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX).min(PIECE_BYTES);
@@ -171,9 +178,11 @@ impl Sending {
             if capacity == 0 {
                 match self.stream.poll_capacity(context) {
                     Poll::Ready(Some(Ok(now))) => capacity = now,
-                    Poll::Ready(Some(Err(_)) | None) => return self.end(Ended::Cut),
-                    Poll::Pending if self.remaining_bytes < before => return Step::Sent(Stream::Sending(self)),
-                    Poll::Pending => return Step::Wait(Stream::Sending(self)),
+                    Poll::Ready(Some(Err(_)) | None) => return self.end(ResponseEnd::Cut),
+                    Poll::Pending if self.remaining_bytes < before => {
+                        return StreamProgress::Sent(ServerStream::Sending(self));
+                    }
+                    Poll::Pending => return StreamProgress::Wait(ServerStream::Sending(self)),
                 }
             }
             if capacity == 0 {
@@ -181,7 +190,7 @@ impl Sending {
             }
             let piece = self.read(wanted.min(capacity)).map_err(|reason| {
                 self.stream.send_reset(Reason::INTERNAL_ERROR);
-                self.end(Ended::Failed(reason))
+                self.end(ResponseEnd::Failed(reason))
             });
             let piece = match piece {
                 Ok(piece) => piece,
@@ -191,18 +200,18 @@ impl Sending {
             let piece =
                 if last { piece.last(std::mem::take(&mut self.staged)).holding(self.rest.take()) } else { piece };
             if self.stream.send_data(piece, last).is_err() {
-                return if last { Step::Over } else { self.end(Ended::Cut) };
+                return if last { StreamProgress::Over } else { self.end(ResponseEnd::Cut) };
             }
             if last {
-                return Step::Over;
+                return StreamProgress::Over;
             }
         }
     }
 
     /// Ends it before it was sent.
-    pub(crate) fn end(&mut self, ended: Ended) -> Step {
+    pub(crate) fn end(&mut self, ended: ResponseEnd) -> StreamProgress {
         self.endings.add(std::mem::take(&mut self.staged), ended);
-        Step::Over
+        StreamProgress::Over
     }
 
     /// The next piece, at most `bytes_max` bytes.

@@ -1,13 +1,13 @@
 //! Streamed responses.
 
-use super::body::{Ended, Endings, SendBody};
-use super::intake::{Intake, Patience};
-use super::stream::{Exchange, Step, Stream, read_segment};
-use crate::access::Answer;
+use super::body::{Endings, ResponseEnd, SendBody};
+use super::intake::{Intake, IntakeTimeouts};
+use super::stream::{Http2Exchange, ServerStream, StreamProgress, read_segment};
+use crate::access::LoggedResponse;
 use crate::ending::CloseReason;
 use crate::response::{Segment, parse_lines};
 use crate::server::streaming::Outlined;
-use crate::stream::{Piece, Stream as Source};
+use crate::stream::{ContentEvent, Stream as Source};
 use h2::{Reason, RecvStream, SendStream};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub(crate) struct Streaming {
     blocked: bool,
     /// The protocol machine has the end of the stream.
     finished: bool,
-    pub(super) exchange: Exchange,
+    pub(super) exchange: Http2Exchange,
     outlined: Outlined,
     endings: Rc<Endings>,
     /// The request's content, which may still be arriving.
@@ -52,14 +52,14 @@ enum Move {
     /// Wait.
     Wait,
     /// Finished.
-    End(Ended),
+    End(ResponseEnd),
 }
 
 impl Streaming {
     pub(crate) fn new(
         stream: SendStream<SendBody>,
         source: Source,
-        exchange: Exchange,
+        exchange: Http2Exchange,
         outlined: Outlined,
         endings: &Rc<Endings>,
         intake: Option<Box<Intake>>,
@@ -92,13 +92,13 @@ impl Streaming {
     }
 
     /// Its logged data.
-    pub(crate) fn answer(&self) -> Answer<'_> {
+    pub(crate) fn answer(&self) -> LoggedResponse<'_> {
         self.outlined.answer(self.sent_bytes.get(), self.exchange.started_ns)
     }
 
-    pub(crate) fn go_on(mut self: Box<Self>, patience: Patience, context: &mut Context<'_>) -> Step {
-        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(patience, context)) {
-            return Step::Ended(self, Ended::Cut);
+    pub(crate) fn go_on(mut self: Box<Self>, timeouts: IntakeTimeouts, context: &mut Context<'_>) -> StreamProgress {
+        if self.intake.as_mut().is_some_and(|intake| !intake.go_on(timeouts, context)) {
+            return StreamProgress::Ended(self, ResponseEnd::Cut);
         }
         self.blocked = false;
         let mut moved = false;
@@ -110,45 +110,45 @@ impl Streaming {
             } else if self.sent_bytes.get() < self.queued_bytes {
                 // At most one piece is buffered: the next is polled only when the last has left.
                 self.blocked = true;
-                if self.stream.poll_reset(context).is_ready() { Move::End(Ended::Cut) } else { Move::Wait }
+                if self.stream.poll_reset(context).is_ready() { Move::End(ResponseEnd::Cut) } else { Move::Wait }
             } else {
                 self.ask(context)
             };
             match next {
                 Move::Sent => moved = true,
-                Move::Wait if moved => return Step::Sent(Stream::Streaming(self)),
-                Move::Wait => return Step::Wait(Stream::Streaming(self)),
+                Move::Wait if moved => return StreamProgress::Sent(ServerStream::Streaming(self)),
+                Move::Wait => return StreamProgress::Wait(ServerStream::Streaming(self)),
                 Move::End(ended) => {
-                    if let Ended::Failed(_) = ended {
+                    if let ResponseEnd::Failed(_) = ended {
                         // The client must not mistake the partial content for the whole (RFC 9113 §8.1).
                         self.stream.send_reset(Reason::INTERNAL_ERROR);
                     }
-                    return Step::Ended(self, ended);
+                    return StreamProgress::Ended(self, ended);
                 }
             }
         }
         context.waker().wake_by_ref();
-        Step::Sent(Stream::Streaming(self))
+        StreamProgress::Sent(ServerStream::Streaming(self))
     }
 
     /// Polls the source for a piece.
     fn ask(&mut self, context: &mut Context<'_>) -> Move {
         let Some(source) = &self.source else { return self.end() };
         match source.poll_piece(context) {
-            Poll::Ready(Piece::Segment(segment)) => {
+            Poll::Ready(ContentEvent::Segment(segment)) => {
                 if let Some(remaining) = self.remaining_bytes.as_mut() {
                     let Some(rest) = remaining.checked_sub(segment.len()) else {
-                        return Move::End(Ended::Failed(CloseReason::LengthBroken));
+                        return Move::End(ResponseEnd::Failed(CloseReason::LengthBroken));
                     };
                     *remaining = rest;
                     if rest == 0 {
                         // The last frame carries END_STREAM: check whether more follows.
                         match source.poll_piece(context) {
-                            Poll::Ready(Piece::Segment(_)) => {
-                                return Move::End(Ended::Failed(CloseReason::LengthBroken));
+                            Poll::Ready(ContentEvent::Segment(_)) => {
+                                return Move::End(ResponseEnd::Failed(CloseReason::LengthBroken));
                             }
-                            Poll::Ready(Piece::Failed(reason)) => return Move::End(Ended::Failed(reason)),
-                            Poll::Ready(Piece::End(trailers)) => {
+                            Poll::Ready(ContentEvent::Failed(reason)) => return Move::End(ResponseEnd::Failed(reason)),
+                            Poll::Ready(ContentEvent::End(trailers)) => {
                                 self.source = None;
                                 self.trailers = trailers;
                             }
@@ -160,12 +160,12 @@ impl Streaming {
                 self.segment = Some(segment).filter(|segment| !segment.is_empty());
                 Move::Sent
             }
-            Poll::Ready(Piece::End(trailers)) => {
+            Poll::Ready(ContentEvent::End(trailers)) => {
                 self.trailers = trailers;
                 self.end()
             }
-            Poll::Ready(Piece::Failed(reason)) => Move::End(Ended::Failed(reason)),
-            Poll::Pending if self.stream.poll_reset(context).is_ready() => Move::End(Ended::Cut),
+            Poll::Ready(ContentEvent::Failed(reason)) => Move::End(ResponseEnd::Failed(reason)),
+            Poll::Pending if self.stream.poll_reset(context).is_ready() => Move::End(ResponseEnd::Cut),
             Poll::Pending => Move::Wait,
         }
     }
@@ -179,7 +179,7 @@ impl Streaming {
         while capacity == 0 {
             match self.stream.poll_capacity(context) {
                 Poll::Ready(Some(Ok(now))) => capacity = now,
-                Poll::Ready(Some(Err(_)) | None) => return Move::End(Ended::Cut),
+                Poll::Ready(Some(Err(_)) | None) => return Move::End(ResponseEnd::Cut),
                 Poll::Pending => {
                     self.blocked = true;
                     return Move::Wait;
@@ -188,7 +188,7 @@ impl Streaming {
         }
         let piece = match read_segment(segment, wanted.min(capacity), &self.endings) {
             Ok(piece) => piece.counted(&self.sent_bytes),
-            Err(reason) => return Move::End(Ended::Failed(reason)),
+            Err(reason) => return Move::End(ResponseEnd::Failed(reason)),
         };
         self.queued_bytes += piece.len() as u64;
         let empty = segment.is_empty();
@@ -197,13 +197,13 @@ impl Streaming {
             self.segment = None;
         }
         self.finished = last;
-        if self.stream.send_data(piece, last).is_err() { Move::End(Ended::Cut) } else { Move::Sent }
+        if self.stream.send_data(piece, last).is_err() { Move::End(ResponseEnd::Cut) } else { Move::Sent }
     }
 
     /// Handles the end of the source.
     fn end(&mut self) -> Move {
         if self.remaining_bytes.is_some_and(|remaining| remaining > 0) {
-            return Move::End(Ended::Failed(CloseReason::LengthBroken));
+            return Move::End(ResponseEnd::Failed(CloseReason::LengthBroken));
         }
         self.source = None;
         self.finished = true;
@@ -212,14 +212,14 @@ impl Streaming {
             Some(trailers) => self.stream.send_trailers(trailers),
             None => self.stream.send_data(SendBody::owned(Vec::new(), &self.endings), true),
         };
-        if sent.is_err() { Move::End(Ended::Cut) } else { Move::Sent }
+        if sent.is_err() { Move::End(ResponseEnd::Cut) } else { Move::Sent }
     }
 
     /// Waits until everything handed over was sent.
     fn await_end(&mut self, context: &mut Context<'_>) -> Move {
         if self.sent_bytes.get() >= self.queued_bytes {
-            return Move::End(Ended::Sent);
+            return Move::End(ResponseEnd::Sent);
         }
-        if self.stream.poll_reset(context).is_ready() { Move::End(Ended::Cut) } else { Move::Wait }
+        if self.stream.poll_reset(context).is_ready() { Move::End(ResponseEnd::Cut) } else { Move::Wait }
     }
 }

@@ -3,20 +3,20 @@
 //! A turn lets the protocol machine read, responds to every received request, polls responses in progress, and writes
 //! all output in one call.
 
-use super::answers::Rest;
-use super::body::{Ended, Endings, SendBody};
-use super::intake::Patience;
-use super::link::{Io, Link};
+use super::answers::UnreadContent;
+use super::body::{Endings, ResponseEnd, SendBody};
+use super::intake::IntakeTimeouts;
+use super::link::{Http2Link, Io};
 use super::settings::{self, WINDOWS};
-use super::stream::{Exchange, Step, Stream};
+use super::stream::{Http2Exchange, ServerStream, StreamProgress};
 use super::streaming::Streaming;
-use crate::access::Answer;
+use crate::access::LoggedResponse;
 use crate::deadline::SlotId;
 use crate::ending::{CLIENT_CLOSED, CloseReason};
 use crate::handler::Handler;
 use crate::registered::Registered;
 use crate::server::connection::ServerConnection;
-use crate::server::exchanges::Origin;
+use crate::server::exchanges::Peer;
 use crate::server::worker::Worker;
 use crate::windows::ConnectionWindows;
 use flatout_http::http2::flood::{Flood, Offence};
@@ -39,7 +39,7 @@ const GOAWAY_NO_PREFACE: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 /// The logged ending of a response whose stream the client has reset.
 pub(super) const STREAM_RESET: &str = "stream_reset";
 
-pub(super) enum State {
+pub(super) enum Http2TaskState {
     /// Waiting for the preface.
     Preface(Box<Handshake<Io, SendBody>>),
     /// Streams are processed.
@@ -67,10 +67,10 @@ pub(super) struct Lingering {
 /// A connection that speaks HTTP/2.
 pub(crate) struct Http2Task<H: Handler> {
     pub(super) worker: Rc<Worker<H>>,
-    pub(super) origin: Origin,
-    pub(super) link: Rc<RefCell<Link>>,
-    pub(super) state: State,
-    pub(super) streams: Vec<Stream>,
+    pub(super) origin: Peer,
+    pub(super) link: Rc<RefCell<Http2Link>>,
+    pub(super) state: Http2TaskState,
+    pub(super) streams: Vec<ServerStream>,
     /// Streams counted in the worker.
     streams_counted: usize,
     pub(super) endings: Rc<Endings>,
@@ -101,7 +101,7 @@ impl<H: Handler> Http2Task<H> {
     /// Continues with HTTP/2 on `socket` after `connection` detected it.
     pub(crate) fn spawn(worker: &Rc<Worker<H>>, socket: Registered, connection: &mut ServerConnection) {
         let (tls, received) = connection.take_over();
-        let link = Rc::new(RefCell::new(Link::new(socket, tls, received)));
+        let link = Rc::new(RefCell::new(Http2Link::new(socket, tls, received)));
         let handshake = settings::handshake(Io(Rc::clone(&link)), &worker.settings.limits);
         worker.counters.http2_connections.add(1);
         worker.open.set(worker.open.get() + 1);
@@ -111,7 +111,7 @@ impl<H: Handler> Http2Task<H> {
             worker: Rc::clone(worker),
             origin: connection.origin(),
             link,
-            state: State::Preface(Box::new(handshake)),
+            state: Http2TaskState::Preface(Box::new(handshake)),
             streams: Vec::new(),
             streams_counted: 0,
             endings: Rc::default(),
@@ -135,12 +135,12 @@ impl<H: Handler> Http2Task<H> {
     fn go_on(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             match &mut self.state {
-                State::Preface(handshake) => match Pin::new(handshake.as_mut()).poll(context) {
+                Http2TaskState::Preface(handshake) => match Pin::new(handshake.as_mut()).poll(context) {
                     Poll::Ready(Ok(mut connection)) => {
                         self.since_ms = self.now_ms();
                         let windows = |pings| ConnectionWindows::new(pings, WINDOWS, 1, &self.worker.windows);
                         self.windows = connection.ping_pong().map(windows).map(Rc::new);
-                        self.state = State::Open(Box::new(connection));
+                        self.state = Http2TaskState::Open(Box::new(connection));
                     }
                     Poll::Ready(Err(error)) => {
                         if error.is_go_away() {
@@ -151,7 +151,7 @@ impl<H: Handler> Http2Task<H> {
                     }
                     Poll::Pending => return Poll::Pending,
                 },
-                State::Open(connection) => {
+                Http2TaskState::Open(connection) => {
                     if self.worker.draining.get() && !self.draining {
                         self.draining = true;
                         connection.graceful_shutdown();
@@ -193,7 +193,7 @@ impl<H: Handler> Http2Task<H> {
                         }
                     }
                 }
-                State::Closing => {
+                Http2TaskState::Closing => {
                     let mut link = self.link.borrow_mut();
                     match link.poll_flush(context) {
                         Poll::Pending => return Poll::Pending,
@@ -204,9 +204,9 @@ impl<H: Handler> Http2Task<H> {
                         return Poll::Ready(());
                     }
                     drop(link);
-                    self.state = State::Lingering;
+                    self.state = Http2TaskState::Lingering;
                 }
-                State::Lingering => {
+                Http2TaskState::Lingering => {
                     let polled = self.link.borrow_mut().poll_discard(context);
                     match polled {
                         Poll::Pending => return Poll::Pending,
@@ -228,7 +228,7 @@ impl<H: Handler> Http2Task<H> {
     /// Stops all streams and sends the last output.
     fn begin_closing(&mut self, reason: CloseReason) {
         self.closing.get_or_insert(reason);
-        self.state = State::Closing;
+        self.state = Http2TaskState::Closing;
         self.since_ms = self.now_ms();
         // The protocol machine is gone, including its unsent data.
         self.cut_streams();
@@ -261,9 +261,9 @@ impl<H: Handler> Http2Task<H> {
     }
 
     /// Finishes a streamed response.
-    pub(super) fn end_streaming(&mut self, mut streaming: Box<Streaming>, ended: Ended) {
+    pub(super) fn end_streaming(&mut self, mut streaming: Box<Streaming>, ended: ResponseEnd) {
         self.log_ended(&streaming, ended);
-        if ended == Ended::Sent {
+        if ended == ResponseEnd::Sent {
             self.linger_over(streaming.take_rest());
         }
     }
@@ -272,12 +272,12 @@ impl<H: Handler> Http2Task<H> {
         self.lingering.clear();
         for stream in std::mem::take(&mut self.streams) {
             match stream {
-                Stream::Receiving(receiving) => self.log_unanswered(&receiving.exchange),
-                Stream::Awaiting(awaiting) => self.log_unanswered(&awaiting.exchange),
-                Stream::Sending(mut sending) => {
-                    sending.end(Ended::Cut);
+                ServerStream::Receiving(receiving) => self.log_unanswered(&receiving.exchange),
+                ServerStream::Awaiting(awaiting) => self.log_unanswered(&awaiting.exchange),
+                ServerStream::Sending(mut sending) => {
+                    sending.end(ResponseEnd::Cut);
                 }
-                Stream::Streaming(streaming) => self.log_ended(&streaming, Ended::Cut),
+                ServerStream::Streaming(streaming) => self.log_ended(&streaming, ResponseEnd::Cut),
             }
         }
     }
@@ -306,28 +306,28 @@ impl<H: Handler> Http2Task<H> {
         while index < self.streams.len() {
             let stream = self.streams.swap_remove(index);
             let settings = &self.worker.settings;
-            match stream.go_on(&settings.limits, Patience::new(self.now_ms(), &settings.timeouts), context) {
-                Step::Wait(stream) => {
+            match stream.go_on(&settings.limits, IntakeTimeouts::new(self.now_ms(), &settings.timeouts), context) {
+                StreamProgress::Wait(stream) => {
                     self.put_back(index, stream);
                     index += 1;
                     continue;
                 }
-                Step::Sent(stream) => {
+                StreamProgress::Sent(stream) => {
                     self.put_back(index, stream);
                     index += 1;
                 }
-                Step::Answer(respond, response, exchange, intake) => {
-                    self.answer_described(respond, *response, exchange, intake.map(Rest::Intake), context);
+                StreamProgress::Answer(respond, response, exchange, intake) => {
+                    self.answer_described(respond, *response, exchange, intake.map(UnreadContent::Intake), context);
                 }
-                Step::Ended(streaming, ended) => self.end_streaming(streaming, ended),
-                Step::TooLarge(respond, exchange, rest) => {
+                StreamProgress::Ended(streaming, ended) => self.end_streaming(streaming, ended),
+                StreamProgress::TooLarge(respond, exchange, rest) => {
                     self.refuse(respond, Refusal::BodyTooLarge, &exchange, None, Some(rest));
                 }
-                Step::Cut(exchange) => {
+                StreamProgress::Cut(exchange) => {
                     self.log_unanswered(&exchange);
                     self.worker.commit(STREAM_RESET);
                 }
-                Step::Over => {}
+                StreamProgress::Over => {}
             }
             moved = true;
         }
@@ -335,16 +335,16 @@ impl<H: Handler> Http2Task<H> {
     }
 
     /// Puts a stream back at its index.
-    fn put_back(&mut self, index: usize, stream: Stream) {
+    fn put_back(&mut self, index: usize, stream: ServerStream) {
         self.streams.push(stream);
         let last = self.streams.len() - 1;
         self.streams.swap(index, last);
     }
 
     /// Logs a request without response: the client reset its stream, or the connection closes.
-    fn log_unanswered(&self, exchange: &Exchange) {
+    fn log_unanswered(&self, exchange: &Http2Exchange) {
         let outcome = self.closing.map_or(CLIENT_CLOSED, CloseReason::unanswered_outcome);
-        let answer = || Answer::refused(0, 0, outcome, 0, exchange.started_ns).with_source(&exchange.source);
+        let answer = || LoggedResponse::refused(0, 0, outcome, 0, exchange.started_ns).with_source(&exchange.source);
         self.worker.stage_described(exchange.description.as_ref(), answer);
         self.worker.counters.http2_streams_cut.add(1);
         if let Some(reason) = self.closing {
@@ -353,20 +353,20 @@ impl<H: Handler> Http2Task<H> {
     }
 
     /// Logs the end of a streamed response.
-    pub(super) fn log_ended(&self, streaming: &Streaming, ended: Ended) {
+    pub(super) fn log_ended(&self, streaming: &Streaming, ended: ResponseEnd) {
         self.worker.stage_described(streaming.exchange.description.as_ref(), || streaming.answer());
-        if ended != Ended::Sent {
+        if ended != ResponseEnd::Sent {
             self.worker.counters.http2_streams_cut.add(1);
         }
         self.worker.commit(self.name_of(ended));
     }
 
     /// The logged name of an ending.
-    fn name_of(&self, ended: Ended) -> &'static str {
+    fn name_of(&self, ended: ResponseEnd) -> &'static str {
         match ended {
-            Ended::Sent => "sent",
-            Ended::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
-            Ended::Failed(reason) => reason.name(),
+            ResponseEnd::Sent => "sent",
+            ResponseEnd::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
+            ResponseEnd::Failed(reason) => reason.name(),
         }
     }
 
@@ -422,7 +422,7 @@ impl<H: Handler> Http2Task<H> {
         self.cut_streams();
         drop(self.endings.take_rests());
         // Unsent responses are dropped with it.
-        self.state = State::Closing;
+        self.state = Http2TaskState::Closing;
         self.commit_ended();
         let (received, sent) = self.link.borrow_mut().take_counts();
         self.worker.counters.bytes_received.add(received);

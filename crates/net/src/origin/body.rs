@@ -21,10 +21,10 @@ pub enum IncomingPiece {
 
 /// The body of a response. Dropping it before its end closes the connection, or resets the stream.
 #[derive(Debug)]
-pub struct IncomingBody(State);
+pub struct IncomingBody(BodyState);
 
 #[derive(Debug)]
-enum State {
+enum BodyState {
     Whole { content: SharedBytes, trailers: Option<Rc<[u8]>> },
     Http1(Box<Streaming>),
     Http2(Box<Http2Body>),
@@ -39,38 +39,38 @@ impl IncomingBody {
     }
 
     pub(super) fn whole_of(content: SharedBytes, trailers: Option<Rc<[u8]>>) -> Self {
-        Self(State::Whole { content, trailers })
+        Self(BodyState::Whole { content, trailers })
     }
 
     pub(super) fn streaming(streaming: Streaming) -> Self {
-        Self(State::Http1(Box::new(streaming)))
+        Self(BodyState::Http1(Box::new(streaming)))
     }
 
     pub(super) fn http2(body: Http2Body) -> Self {
-        Self(State::Http2(Box::new(body)))
+        Self(BodyState::Http2(Box::new(body)))
     }
 
     /// The next piece. After [`IncomingPiece::End`] or [`IncomingPiece::Failed`] it repeats. While it is not polled,
     /// the origin is slowed down, and no timeout runs.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         let piece = match &mut self.0 {
-            State::Whole { content, trailers } => {
+            BodyState::Whole { content, trailers } => {
                 let (content, trailers) = (content.clone(), trailers.take());
-                self.0 = State::Ended(trailers);
+                self.0 = BodyState::Ended(trailers);
                 if !content.is_empty() {
                     return Poll::Ready(IncomingPiece::Bytes(content));
                 }
                 return self.poll_piece(context);
             }
-            State::Http1(streaming) => std::task::ready!(streaming.poll_piece(context)),
-            State::Http2(body) => std::task::ready!(body.poll_piece(context)),
-            State::Ended(trailers) => return Poll::Ready(IncomingPiece::End(trailers.clone())),
-            State::Failed(failure) => return Poll::Ready(IncomingPiece::Failed(*failure)),
+            BodyState::Http1(streaming) => std::task::ready!(streaming.poll_piece(context)),
+            BodyState::Http2(body) => std::task::ready!(body.poll_piece(context)),
+            BodyState::Ended(trailers) => return Poll::Ready(IncomingPiece::End(trailers.clone())),
+            BodyState::Failed(failure) => return Poll::Ready(IncomingPiece::Failed(*failure)),
         };
         match &piece {
             IncomingPiece::Bytes(_) => {}
-            IncomingPiece::End(trailers) => self.0 = State::Ended(trailers.clone()),
-            IncomingPiece::Failed(failure) => self.0 = State::Failed(*failure),
+            IncomingPiece::End(trailers) => self.0 = BodyState::Ended(trailers.clone()),
+            IncomingPiece::Failed(failure) => self.0 = BodyState::Failed(*failure),
         }
         Poll::Ready(piece)
     }
@@ -83,7 +83,7 @@ impl IncomingBody {
     /// The whole content and its trailers, if all of it arrived with the head and no piece was taken.
     pub fn whole(&self) -> Option<(&SharedBytes, Option<&Rc<[u8]>>)> {
         match &self.0 {
-            State::Whole { content, trailers } => Some((content, trailers.as_ref())),
+            BodyState::Whole { content, trailers } => Some((content, trailers.as_ref())),
             _ => None,
         }
     }
@@ -91,9 +91,9 @@ impl IncomingBody {
     /// Returns whether the end was reached, or the body failed.
     pub fn is_ended(&self) -> bool {
         match &self.0 {
-            State::Whole { content, trailers } => content.is_empty() && trailers.is_none(),
-            State::Ended(_) => true,
-            State::Http1(_) | State::Http2(_) | State::Failed(_) => false,
+            BodyState::Whole { content, trailers } => content.is_empty() && trailers.is_none(),
+            BodyState::Ended(_) => true,
+            BodyState::Http1(_) | BodyState::Http2(_) | BodyState::Failed(_) => false,
         }
     }
 }

@@ -4,14 +4,14 @@ use super::address::OriginAddress;
 use super::connect::connect;
 use super::counts::OriginCounts;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::http1::{self, Answer, WholeAnswer};
+use super::http1::{self, ExchangeResult, WholeAnswer};
 use super::http2;
 use super::pool::OriginPool;
 use super::request::{OutgoingContent, OutgoingRequest};
 use super::response::Incoming;
 use super::settings::OriginSettings;
+use super::timeouts::{DeadlineTable, DeadlineTimer, now_ms};
 use super::tls::OriginTls;
-use super::waits::{Patience, Waits, now_ms};
 use crate::budget::{Budget, PIECE_BYTES_MAX};
 use crate::shared::SharedBytes;
 use crate::timer::Timer;
@@ -34,12 +34,12 @@ const INPUT_BYTES: usize = PIECE_BYTES_MAX;
 const WINDOW_GROWTH_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
 /// State shared by all exchanges of one client.
-pub(super) struct Shared {
+pub(super) struct OriginShared {
     pub(super) settings: OriginSettings,
     pub(super) limits: Limits,
     pub(super) tls: Option<Arc<OriginTls>>,
     pub(super) counts: Arc<OriginCounts>,
-    pub(super) waits: Rc<Waits>,
+    pub(super) deadlines: Rc<DeadlineTable>,
     /// The budget for HTTP/2 window growth.
     pub(super) windows: Rc<WindowBudget>,
     pub(super) input: RefCell<Box<[u8]>>,
@@ -53,7 +53,7 @@ pub(super) struct Shared {
     sweeps: Cell<bool>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for OriginShared {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for Shared {
 /// Size below which a received piece is not counted, in bytes.
 const COUNTED_BYTES_MIN: usize = 4 * 1024;
 
-impl Shared {
+impl OriginShared {
     /// Upper bound of one receive, in bytes.
     pub(super) fn receive_bytes_max(&self) -> usize {
         self.budget.piece_bytes_max().min(INPUT_BYTES)
@@ -74,16 +74,16 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for OriginShared {
     fn drop(&mut self) {
         // The sweep finds that nothing is left to check.
-        self.waits.wake_sweep();
+        self.deadlines.wake_sweep();
     }
 }
 
 /// A worker's client of origins. Clones share its connections.
 #[derive(Clone, Debug)]
-pub struct OriginClient(Rc<Shared>);
+pub struct OriginClient(Rc<OriginShared>);
 
 impl OriginClient {
     /// A client without connections. It may be created anywhere, and is used within one worker's runtime. `tls` is
@@ -100,13 +100,13 @@ impl OriginClient {
         counts: Arc<OriginCounts>,
         budget: Arc<Budget>,
     ) -> Self {
-        Self(Rc::new(Shared {
+        Self(Rc::new(OriginShared {
             budget,
             limits: settings.limits(),
             settings,
             tls,
             counts,
-            waits: Rc::new(Waits::default()),
+            deadlines: Rc::new(DeadlineTable::default()),
             windows: WindowBudget::new(WINDOW_GROWTH_BYTES_MAX),
             input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
             spare: RefCell::new(Vec::new()),
@@ -176,7 +176,7 @@ impl OriginClient {
         let pool = self.pool(origin);
         let transport = pool.check_out(shared)?;
         self.begin_sweep();
-        let mut exchange = http1::Exchange::new(shared, &pool, transport, true, request);
+        let mut exchange = http1::Http1Exchange::new(shared, &pool, transport, true, request);
         // The rest is sent when the exchange is polled.
         if exchange.poll_upload(&mut Context::from_waker(Waker::noop())).is_err() {
             // Nothing was sent.
@@ -191,9 +191,9 @@ impl OriginClient {
     /// most 100 ms.
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.begin_sweep();
-        let mut patience = Patience::new(&self.0.waits);
-        patience.begin(timeout_ms);
-        patience.bound(future).await
+        let mut timer = DeadlineTimer::new(&self.0.deadlines);
+        timer.begin(timeout_ms);
+        timer.bound(future).await
     }
 
     /// Waits for `milliseconds`, with the precision of [`within`](Self::within).
@@ -202,9 +202,9 @@ impl OriginClient {
     }
 
     /// A timeout with the precision of [`within`](Self::within), not started yet.
-    pub(crate) fn patience(&self) -> Patience {
+    pub(crate) fn timer(&self) -> DeadlineTimer {
         self.begin_sweep();
-        Patience::new(&self.0.waits)
+        DeadlineTimer::new(&self.0.deadlines)
     }
 
     /// A new connection to `address`, without TLS, for a protocol other than HTTP.
@@ -238,7 +238,7 @@ impl OriginClient {
     fn begin_sweep(&self) {
         let shared = &self.0;
         if !shared.sweeps.replace(true) {
-            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.waits)));
+            tokio::task::spawn_local(sweep(Rc::downgrade(shared), Rc::clone(&shared.deadlines)));
         }
     }
 
@@ -265,7 +265,7 @@ impl OriginClient {
 
 /// An exchange of a request without content on a reused connection.
 pub struct KeptExchange {
-    exchange: http1::Exchange,
+    exchange: http1::Http1Exchange,
     is_idempotent: bool,
 }
 
@@ -295,8 +295,8 @@ impl KeptExchange {
         let polled = ready!(self.exchange.poll(context, &mut interims, &mut look));
         let counts = &self.exchange.shared.counts;
         Poll::Ready(match polled {
-            Ok(Answer::Taken(taken)) => KeptAnswer::Taken(taken),
-            Ok(Answer::Incoming(incoming)) => KeptAnswer::Incoming(incoming),
+            Ok(ExchangeResult::Taken(taken)) => KeptAnswer::Taken(taken),
+            Ok(ExchangeResult::Incoming(incoming)) => KeptAnswer::Incoming(incoming),
             Err(failure) if may_repeat_bare(failure, self.is_idempotent) => {
                 counts.repeats.add(1);
                 KeptAnswer::Again
@@ -316,7 +316,7 @@ impl fmt::Debug for KeptExchange {
 }
 
 async fn exchange(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
@@ -359,7 +359,7 @@ fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
 }
 
 /// Scans deadlines and idle connections while there are any.
-async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
+async fn sweep(shared: Weak<OriginShared>, deadlines: Rc<DeadlineTable>) {
     let Ok(timer) = Timer::new() else {
         // No descriptor is left. The next exchange tries again.
         if let Some(shared) = shared.upgrade() {
@@ -373,10 +373,10 @@ async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
         let Some(strong) = shared.upgrade() else { return };
         let idle = strong.origins.borrow().values().any(|pool| pool.is_kept());
         drop(strong);
-        if waits.is_empty() && !idle {
+        if deadlines.is_empty() && !idle {
             let _ = timer.set_interval(0);
-            waits.rest();
-            waits.changed.notified().await;
+            deadlines.rest();
+            deadlines.changed.notified().await;
             let _ = timer.set_interval(interval_ms);
             continue;
         }
@@ -385,7 +385,7 @@ async fn sweep(shared: Weak<Shared>, waits: Rc<Waits>) {
             return;
         }
         let now = now_ms();
-        waits.handle_time(now);
+        deadlines.handle_time(now);
         let Some(strong) = shared.upgrade() else { return };
         for pool in strong.origins.borrow().values() {
             pool.handle_time(&strong, now);

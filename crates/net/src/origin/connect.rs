@@ -1,11 +1,11 @@
 //! Connecting to one of an origin's addresses.
 
-use super::client::Shared;
+use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
 use super::resolve::resolve;
+use super::timeouts::{DeadlineTimer, now_ms};
 use super::tls::name_tls_error;
-use super::waits::{Patience, now_ms};
 use crate::registered::Registered;
 use crate::socket::new_socket;
 use crate::tls::config::ALPN_HTTP2;
@@ -30,7 +30,7 @@ pub(super) struct Connected {
 
 /// Connects to the origin of `pool`, including TLS, with or without offering HTTP/2.
 pub(super) async fn connect(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     offers_http2: bool,
 ) -> Result<Connected, ExchangeFailure> {
@@ -42,26 +42,26 @@ pub(super) async fn connect(
 }
 
 async fn try_connect(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     offers_http2: bool,
 ) -> Result<Connected, OriginFailure> {
     let deadline_ms = now_ms().saturating_add(shared.settings.connect_timeout_ms);
-    let mut patience = Patience::new(&shared.waits);
-    patience.begin_until(deadline_ms);
-    let addresses = resolve(shared, pool, &mut patience).await?;
+    let mut timer = DeadlineTimer::new(&shared.deadlines);
+    timer.begin_until(deadline_ms);
+    let addresses = resolve(shared, pool, &mut timer).await?;
     let first = pool.preferred.get();
     let mut failure = OriginFailure::Unresolved;
     for tried in 0..addresses.len() {
         let index = (first + tried) % addresses.len();
         // Each address has an equal share of the remaining time, the last one all of it.
         let share = (addresses.len() - tried) as u64;
-        patience.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
-        match connect_to(addresses[index], &mut patience).await {
+        timer.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
+        match connect_to(addresses[index], &mut timer).await {
             Ok(socket) => {
                 pool.preferred.set(index);
-                patience.begin_until(deadline_ms);
-                return begin_tls(shared, pool, socket, offers_http2, &mut patience).await;
+                timer.begin_until(deadline_ms);
+                return begin_tls(shared, pool, socket, offers_http2, &mut timer).await;
             }
             Err(why) => failure = why,
         }
@@ -75,7 +75,7 @@ async fn try_connect(
     Err(failure)
 }
 
-async fn connect_to(address: SocketAddr, patience: &mut Patience) -> Result<Socket, OriginFailure> {
+async fn connect_to(address: SocketAddr, timer: &mut DeadlineTimer) -> Result<Socket, OriginFailure> {
     let begin = || -> io::Result<(Registered, bool)> {
         let socket = new_socket(&address)?;
         // The end of a request must not wait for an acknowledgement of its beginning.
@@ -89,7 +89,7 @@ async fn connect_to(address: SocketAddr, patience: &mut Patience) -> Result<Sock
     };
     let (fd, stands) = begin().map_err(|error| name_connect_error(&error))?;
     if !stands {
-        let connected = patience.bound(poll_fn(|context| {
+        let connected = timer.bound(poll_fn(|context| {
             // The guard retains readiness: the socket is writable once it is connected.
             ready!(fd.poll_write_ready(context))?.retain_ready();
             std::task::Poll::Ready(sockopt::socket_error(fd.fd())?.map_err(io::Error::from))
@@ -117,11 +117,11 @@ fn name_connect_error(error: &io::Error) -> OriginFailure {
 }
 
 async fn begin_tls(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     socket: Socket,
     offers_http2: bool,
-    patience: &mut Patience,
+    timer: &mut DeadlineTimer,
 ) -> Result<Connected, OriginFailure> {
     if !pool.address.secure {
         return Ok(Connected { transport: Transport::Plain(socket), alpn_http2: false });
@@ -133,7 +133,7 @@ async fn begin_tls(
     };
     let config = if offers_http2 { &tls.offering_http2 } else { &tls.config };
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name, socket);
-    let stream = match patience.bound(handshake).await {
+    let stream = match timer.bound(handshake).await {
         None => return Err(OriginFailure::ConnectTimeout),
         Some(Err(error)) => return Err(name_tls_error(&error)),
         Some(Ok(stream)) => stream,

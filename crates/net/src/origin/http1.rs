@@ -1,14 +1,14 @@
 //! An exchange over HTTP/1.1, up to the head of the final answer.
 
 use super::body::IncomingBody;
-use super::client::Shared;
+use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
 use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::streaming::{Received, Streaming, decode_whole};
+use super::timeouts::DeadlineTimer;
 use super::upload::{Upload, UploadError, UploadWait};
-use super::waits::Patience;
 use crate::shared::SharedBytes;
 use crate::transport::{Transport, Upgraded};
 use flatout_http::body::BodyDecoder;
@@ -22,8 +22,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// The state of an exchange while its response is awaited.
-pub(super) struct Exchange {
-    pub(super) shared: Rc<Shared>,
+pub(super) struct Http1Exchange {
+    pub(super) shared: Rc<OriginShared>,
     pool: Rc<OriginPool>,
     /// Present until the response takes it.
     transport: Option<Transport>,
@@ -32,7 +32,7 @@ pub(super) struct Exchange {
     sent_bytes: u64,
     /// The origin stopped reading. It may have responded nevertheless.
     upload_cut: bool,
-    patience: Patience,
+    timer: DeadlineTimer,
     /// The failure to report if the current wait times out.
     waits_for: OriginFailure,
     /// A partial head. Empty, and never allocated, if heads arrive in one piece.
@@ -45,18 +45,18 @@ pub(super) struct Exchange {
 
 /// Sends `request` and returns with the head of the final answer.
 pub(super) async fn exchange(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     transport: Transport,
     reused: bool,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Incoming, ExchangeFailure> {
-    let mut exchange = Exchange::new(shared, pool, transport, reused, request);
+    let mut exchange = Http1Exchange::new(shared, pool, transport, reused, request);
     poll_fn(|context| {
         exchange.poll(context, interims, &mut |_| None::<Infallible>).map_ok(|answer| match answer {
-            Answer::Incoming(incoming) => incoming,
-            Answer::Taken(never) => match never {},
+            ExchangeResult::Incoming(incoming) => incoming,
+            ExchangeResult::Taken(never) => match never {},
         })
     })
     .await
@@ -75,7 +75,7 @@ pub struct WholeAnswer<'a> {
 
 /// The result of an exchange.
 #[derive(Debug)]
-pub(super) enum Answer<T> {
+pub(super) enum ExchangeResult<T> {
     /// The value that `look` returned for the complete response.
     Taken(T),
     Incoming(Incoming),
@@ -102,10 +102,10 @@ struct Final {
     section_bytes: usize,
 }
 
-impl Exchange {
+impl Http1Exchange {
     /// An exchange whose request has not been sent.
     pub(super) fn new(
-        shared: &Rc<Shared>,
+        shared: &Rc<OriginShared>,
         pool: &Rc<OriginPool>,
         transport: Transport,
         reused: bool,
@@ -118,7 +118,7 @@ impl Exchange {
             upload: Some(Upload::new(shared, request)),
             sent_bytes: 0,
             upload_cut: false,
-            patience: Patience::new(&shared.waits),
+            timer: DeadlineTimer::new(&shared.deadlines),
             waits_for: OriginFailure::HeadTimeout,
             stash: Vec::new(),
             interims: 0,
@@ -135,7 +135,7 @@ impl Exchange {
         context: &mut Context<'_>,
         interims: &mut impl FnMut(u16, &[u8]),
         look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Poll<Result<Answer<T>, ExchangeFailure>> {
+    ) -> Poll<Result<ExchangeResult<T>, ExchangeFailure>> {
         if let Err(failure) = self.poll_upload(context) {
             return Poll::Ready(Err(failure));
         }
@@ -151,10 +151,10 @@ impl Exchange {
                     shared.counts.bytes_received.add(count as u64);
                     match self.handle_bytes(&input[..count], interims, look) {
                         Ok(Heads::Partial) => {}
-                        Ok(Heads::Taken(taken)) => return Poll::Ready(Ok(Answer::Taken(taken))),
+                        Ok(Heads::Taken(taken)) => return Poll::Ready(Ok(ExchangeResult::Taken(taken))),
                         Ok(Heads::Final(head)) => {
                             drop(input);
-                            return Poll::Ready(self.answer(head).map(Answer::Incoming));
+                            return Poll::Ready(self.answer(head).map(ExchangeResult::Incoming));
                         }
                         Err(failure) => return Poll::Ready(Err(failure)),
                     }
@@ -163,7 +163,7 @@ impl Exchange {
                 Poll::Pending => break,
             }
         }
-        if self.patience.poll_expired(context).is_ready() {
+        if self.timer.poll_expired(context).is_ready() {
             return Poll::Ready(Err(self.fail(self.waits_for)));
         }
         Poll::Pending
@@ -178,13 +178,13 @@ impl Exchange {
         match polled {
             Poll::Pending if upload.wait() == UploadWait::Client => {
                 // The reader of the client's content bounds the client's time.
-                self.patience.clear();
+                self.timer.clear();
                 return Ok(());
             }
             Poll::Pending => {
-                if !self.patience.is_waiting() || self.sent_bytes > before {
+                if !self.timer.is_waiting() || self.sent_bytes > before {
                     self.waits_for = OriginFailure::UploadTimeout;
-                    self.patience.begin(self.shared.settings.body_timeout_ms);
+                    self.timer.begin(self.shared.settings.body_timeout_ms);
                 }
                 return Ok(());
             }
@@ -200,7 +200,7 @@ impl Exchange {
         }
         self.upload = None;
         self.waits_for = OriginFailure::HeadTimeout;
-        self.patience.begin(self.shared.settings.head_timeout_ms);
+        self.timer.begin(self.shared.settings.head_timeout_ms);
         Ok(())
     }
 
@@ -335,7 +335,7 @@ impl Exchange {
                     upload: self.upload.take(),
                     persistent: persistent && !self.upload_cut,
                     ended: false,
-                    patience: Patience::new(&self.shared.waits),
+                    timer: DeadlineTimer::new(&self.shared.deadlines),
                     piece_timeout_ms,
                 }),
             },
@@ -371,7 +371,7 @@ fn section_start(head: &[u8]) -> usize {
 
 /// Copies the final response out of the worker's input buffer: the field lines and all bytes after them, at once.
 fn copy_final(
-    shared: &Shared,
+    shared: &OriginShared,
     head: &ResponseHead<'_>,
     bytes: &[u8],
     section_at: usize,

@@ -1,10 +1,10 @@
 //! The idle connections to one origin.
 
 use super::address::OriginAddress;
-use super::client::Shared;
+use super::client::OriginShared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
-use super::waits::now_ms;
+use super::timeouts::now_ms;
 use crate::transport::Transport;
 use std::cell::{Cell, RefCell};
 
@@ -39,7 +39,7 @@ impl OriginPool {
     }
 
     /// Takes a connection that appears usable.
-    pub(super) fn check_out(&self, shared: &Shared) -> Option<Transport> {
+    pub(super) fn check_out(&self, shared: &OriginShared) -> Option<Transport> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
@@ -63,16 +63,16 @@ impl OriginPool {
     }
 
     /// Pools a connection for the next request, or closes it if the pool is full.
-    pub(super) fn check_in(&self, shared: &Shared, transport: Transport) {
+    pub(super) fn check_in(&self, shared: &OriginShared, transport: Transport) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < shared.settings.idle_connections_max as usize {
             idle.push(Idle { transport, since_ms: now_ms() });
-            shared.waits.wake_sweep();
+            shared.deadlines.wake_sweep();
         }
     }
 
     /// Closes connections that have expired or were closed by the origin.
-    pub(super) fn handle_time(&self, shared: &Shared, now_ms: u64) {
+    pub(super) fn handle_time(&self, shared: &OriginShared, now_ms: u64) {
         self.http2.handle_time(shared, now_ms);
         let oldest_ms = now_ms.saturating_sub(shared.settings.idle_timeout_ms);
         self.idle.borrow_mut().retain_mut(|idle| {

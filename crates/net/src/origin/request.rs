@@ -1,6 +1,6 @@
 //! Requests to an origin.
 
-use crate::content::Content;
+use crate::content::RequestContent;
 use crate::shared::SharedBytes;
 
 /// A request to an origin.
@@ -30,7 +30,7 @@ pub enum OutgoingContent {
     /// Content in memory. Empty content is framed as `Content-Length: 0`.
     Bytes(SharedBytes),
     /// Content streamed from the client. Framed by its length if known, else in chunks.
-    Content(Content),
+    Content(RequestContent),
     /// Content that was streamed; a part of it may have been sent.
     Taken,
 }

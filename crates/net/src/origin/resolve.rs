@@ -1,10 +1,10 @@
 //! Name resolution on a separate thread, cached for a while.
 
 use super::address::OriginAddress;
-use super::client::Shared;
+use super::client::OriginShared;
 use super::failure::OriginFailure;
 use super::pool::OriginPool;
-use super::waits::{Patience, now_ms};
+use super::timeouts::{DeadlineTimer, now_ms};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,12 +19,12 @@ const STALE_TTLS: u64 = 6;
 /// The cached addresses of an origin.
 #[derive(Debug)]
 pub(super) struct Resolution {
-    known: RefCell<Known>,
+    known: RefCell<ResolvedHost>,
     arrived: Notify,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ResolvedHost {
     addresses: Rc<[SocketAddr]>,
     fresh_until_ms: u64,
     usable_until_ms: u64,
@@ -38,7 +38,7 @@ impl Resolution {
         let ip = address.ip();
         // An IP address is never resolved.
         let until_ms = if ip.is_some() { u64::MAX } else { 0 };
-        let known = Known {
+        let known = ResolvedHost {
             addresses: ip.map(|ip| SocketAddr::new(ip, address.port)).into_iter().collect(),
             fresh_until_ms: until_ms,
             usable_until_ms: until_ms,
@@ -59,9 +59,9 @@ impl Resolution {
 
 /// The origin's addresses, at least one.
 pub(super) async fn resolve(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
-    patience: &mut Patience,
+    timer: &mut DeadlineTimer,
 ) -> Result<Rc<[SocketAddr]>, OriginFailure> {
     loop {
         let arrived = pool.resolution.arrived.notified();
@@ -84,12 +84,12 @@ pub(super) async fn resolve(
                 return Err(OriginFailure::Unresolved);
             }
         }
-        patience.bound(arrived).await.ok_or(OriginFailure::ResolveTimeout)?;
+        timer.bound(arrived).await.ok_or(OriginFailure::ResolveTimeout)?;
     }
 }
 
 /// Calls the system's resolver on a separate thread.
-async fn look_up(shared: Rc<Shared>, pool: Rc<OriginPool>) {
+async fn look_up(shared: Rc<OriginShared>, pool: Rc<OriginPool>) {
     shared.counts.lookups.add(1);
     let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;
     let addresses: Rc<[SocketAddr]> = found.into_iter().flatten().collect();

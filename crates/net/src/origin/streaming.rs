@@ -1,11 +1,11 @@
 //! The body of an HTTP/1.1 response that did not arrive completely with its head.
 
 use super::body::IncomingPiece;
-use super::client::Shared;
+use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
+use super::timeouts::DeadlineTimer;
 use super::upload::Upload;
-use super::waits::Patience;
 use crate::shared::SharedBytes;
 use crate::transport::Transport;
 use flatout_http::body::BodyDecoder;
@@ -31,7 +31,7 @@ impl Received {
 /// A body in progress.
 #[derive(Debug)]
 pub(super) struct Streaming {
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<OriginShared>,
     pub(super) pool: Rc<OriginPool>,
     /// Present until the body ends.
     pub(super) transport: Option<Transport>,
@@ -44,7 +44,7 @@ pub(super) struct Streaming {
     pub(super) persistent: bool,
     /// The body is complete, and its last bytes were returned.
     pub(super) ended: bool,
-    pub(super) patience: Patience,
+    pub(super) timer: DeadlineTimer,
     /// Timeout for more of the body, in milliseconds.
     pub(super) piece_timeout_ms: u64,
 }
@@ -58,13 +58,13 @@ impl Streaming {
         self.poll_upload(context);
         loop {
             if let Some(piece) = self.decode() {
-                self.patience.clear();
+                self.timer.clear();
                 return Poll::Ready(piece);
             }
             match self.poll_receive(context) {
                 Poll::Ready(Ok(bytes)) if !bytes.is_empty() => {
                     self.shared.counts.bytes_received.add(bytes.len() as u64);
-                    self.patience.clear();
+                    self.timer.clear();
                     self.received_bytes = bytes.len();
                     self.received = Received::new(bytes);
                 }
@@ -77,10 +77,10 @@ impl Streaming {
                 Poll::Pending => break,
             }
         }
-        if !self.patience.is_waiting() {
-            self.patience.begin(self.piece_timeout_ms);
+        if !self.timer.is_waiting() {
+            self.timer.begin(self.piece_timeout_ms);
         }
-        if self.patience.poll_expired(context).is_ready() {
+        if self.timer.poll_expired(context).is_ready() {
             return Poll::Ready(self.fail(ExchangeFailure::new(OriginFailure::BodyTimeout, Repeat::Never)));
         }
         Poll::Pending

@@ -1,8 +1,8 @@
 //! Sending a request: its head, and its streamed content.
 
-use super::client::Shared;
+use super::client::OriginShared;
 use super::request::{OutgoingContent, OutgoingRequest};
-use crate::content::{Content, ContentPiece};
+use crate::content::{ContentPiece, RequestContent};
 use crate::shared::SharedBytes;
 use crate::transport::Transport;
 use std::io::{self, IoSlice, Write as _};
@@ -20,19 +20,19 @@ pub(super) struct Upload {
     lines_sent: usize,
     /// Content to send after the lines.
     piece: Option<SharedBytes>,
-    rest: Rest,
+    rest: AwaitedContent,
     /// Bytes sent so far.
     sent_bytes: u64,
 }
 
 /// Content that has not arrived from the client yet.
 #[derive(Debug)]
-enum Rest {
+enum AwaitedContent {
     None,
     /// With this many bytes remaining.
-    Length(Content, u64),
+    Length(RequestContent, u64),
     /// In chunks; true if a chunk has begun whose end has not been written.
-    Chunks(Content, bool),
+    Chunks(RequestContent, bool),
 }
 
 /// Why sending ended early.
@@ -53,7 +53,7 @@ pub(super) enum UploadWait {
 
 impl Upload {
     /// Takes the content of `request` and writes its head.
-    pub(super) fn new(shared: &Shared, request: &mut OutgoingRequest<'_>) -> Self {
+    pub(super) fn new(shared: &OriginShared, request: &mut OutgoingRequest<'_>) -> Self {
         debug_assert!(request.target.iter().all(|&byte| byte > b' ' && byte != 0x7f), "a target with a blank");
         debug_assert!(request.lines.is_empty() || request.lines.ends_with(b"\r\n"), "a field line without its end");
         let mut lines = shared.spare.take();
@@ -71,27 +71,27 @@ impl Upload {
         let mut piece = None;
         let mut length = None;
         let rest = match &request.content {
-            OutgoingContent::None | OutgoingContent::Taken => Rest::None,
+            OutgoingContent::None | OutgoingContent::Taken => AwaitedContent::None,
             OutgoingContent::Bytes(bytes) => {
                 length = Some(bytes.len() as u64);
                 piece = Some(bytes.clone()).filter(|bytes| !bytes.is_empty());
-                Rest::None
+                AwaitedContent::None
             }
             OutgoingContent::Content(_) => match std::mem::replace(&mut request.content, OutgoingContent::Taken) {
                 OutgoingContent::Content(content) => {
                     length = content.length();
                     match length {
-                        Some(length) => Rest::Length(content, length),
-                        None => Rest::Chunks(content, false),
+                        Some(length) => AwaitedContent::Length(content, length),
+                        None => AwaitedContent::Chunks(content, false),
                     }
                 }
-                _ => Rest::None,
+                _ => AwaitedContent::None,
             },
         };
         // Writing to a Vec cannot fail.
         let _ = match (length, &rest) {
             (Some(length), _) => write!(lines, "Content-Length: {length}\r\n\r\n"),
-            (None, Rest::Chunks(..)) => lines.write_all(b"Transfer-Encoding: chunked\r\n\r\n"),
+            (None, AwaitedContent::Chunks(..)) => lines.write_all(b"Transfer-Encoding: chunked\r\n\r\n"),
             (None, _) => lines.write_all(b"\r\n"),
         };
         Self { lines, lines_sent: 0, piece, rest, sent_bytes: 0 }
@@ -104,7 +104,11 @@ impl Upload {
 
     /// The side that it waits for, after it was pending.
     pub(super) fn wait(&self) -> UploadWait {
-        if self.is_empty() && !matches!(self.rest, Rest::None) { UploadWait::Client } else { UploadWait::Origin }
+        if self.is_empty() && !matches!(self.rest, AwaitedContent::None) {
+            UploadWait::Client
+        } else {
+            UploadWait::Origin
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -114,7 +118,7 @@ impl Upload {
     /// Sends as much as possible; ready when everything was sent.
     pub(super) fn poll(
         &mut self,
-        shared: &Shared,
+        shared: &OriginShared,
         transport: &mut Transport,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
@@ -124,7 +128,7 @@ impl Upload {
             }
             if self.is_empty() {
                 let flushed = transport.poll_flush(context);
-                if !matches!(self.rest, Rest::None) {
+                if !matches!(self.rest, AwaitedContent::None) {
                     return Poll::Pending;
                 }
                 ready!(flushed).map_err(|_| UploadError::Socket)?;
@@ -167,21 +171,21 @@ impl Upload {
     /// Takes content that has arrived from the client.
     fn take_piece(&mut self, context: &mut Context<'_>) -> Result<(), UploadError> {
         match &mut self.rest {
-            Rest::None => {}
-            Rest::Length(content, remaining) => match content.poll_piece(context) {
+            AwaitedContent::None => {}
+            AwaitedContent::Length(content, remaining) => match content.poll_piece(context) {
                 Poll::Pending => {}
                 Poll::Ready(ContentPiece::Bytes(bytes)) if bytes.len() as u64 <= *remaining => {
                     *remaining -= bytes.len() as u64;
                     self.piece = Some(bytes).filter(|bytes| !bytes.is_empty());
                     if *remaining == 0 {
-                        self.rest = Rest::None;
+                        self.rest = AwaitedContent::None;
                     }
                 }
-                Poll::Ready(ContentPiece::End(_)) if *remaining == 0 => self.rest = Rest::None,
+                Poll::Ready(ContentPiece::End(_)) if *remaining == 0 => self.rest = AwaitedContent::None,
                 // More or fewer bytes than declared would desynchronise the connection.
                 Poll::Ready(_) => return Err(UploadError::ClientCut),
             },
-            Rest::Chunks(content, begun) => match content.poll_piece(context) {
+            AwaitedContent::Chunks(content, begun) => match content.poll_piece(context) {
                 Poll::Pending => {}
                 Poll::Ready(ContentPiece::Bytes(bytes)) => {
                     if !bytes.is_empty() {
@@ -196,7 +200,7 @@ impl Upload {
                     self.lines.extend_from_slice(if *begun { b"\r\n0\r\n" } else { b"0\r\n" });
                     self.lines.extend_from_slice(trailers.as_deref().unwrap_or_default());
                     self.lines.extend_from_slice(b"\r\n");
-                    self.rest = Rest::None;
+                    self.rest = AwaitedContent::None;
                 }
                 Poll::Ready(ContentPiece::Cut(_)) => return Err(UploadError::ClientCut),
             },
@@ -205,7 +209,7 @@ impl Upload {
     }
 
     /// Returns the buffer for other requests.
-    fn give_back(&mut self, shared: &Shared) {
+    fn give_back(&mut self, shared: &OriginShared) {
         if self.lines.capacity() <= SPARE_BYTES_MAX {
             shared.spare.replace(std::mem::take(&mut self.lines));
         }

@@ -19,13 +19,13 @@ const LINKS_MAX: u32 = 40;
 const REST_BYTES_MAX: usize = 4096;
 
 /// Why a path did not resolve.
-enum Stop {
+enum ResolveFailure {
     /// It leads where no link may, or over too many links.
     Outside,
     Kernel(Errno),
 }
 
-impl From<Errno> for Stop {
+impl From<Errno> for ResolveFailure {
     fn from(errno: Errno) -> Self {
         Self::Kernel(errno)
     }
@@ -41,9 +41,9 @@ pub(super) fn open_linked(root: &Root, name: &[u8], flags: OFlags) -> Result<Own
         match Walk::new(root, name).and_then(|walk| walk.open(flags)) {
             Ok(fd) => return Ok(fd),
             // LOOP: a name that was a folder or a file a moment ago is a link now.
-            Err(Stop::Kernel(Errno::AGAIN | Errno::INTR | Errno::LOOP)) => {}
-            Err(Stop::Kernel(errno)) => return Err(fault_of(errno)),
-            Err(Stop::Outside) => return Err(OpenFault::OutsideRoot),
+            Err(ResolveFailure::Kernel(Errno::AGAIN | Errno::INTR | Errno::LOOP)) => {}
+            Err(ResolveFailure::Kernel(errno)) => return Err(fault_of(errno)),
+            Err(ResolveFailure::Outside) => return Err(OpenFault::OutsideRoot),
         }
     }
     Err(OpenFault::Unsettled)
@@ -62,7 +62,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(root: &'a Root, name: &[u8]) -> Result<Self, Stop> {
+    fn new(root: &'a Root, name: &[u8]) -> Result<Self, ResolveFailure> {
         let mut walk = Self { root, place: root, resolved: Vec::new(), rest: Vec::new(), links: 0 };
         walk.rest.extend_from_slice(name);
         while let Some(part) = walk.next_part() {
@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Opens what the path has led to.
-    fn open(&self, flags: OFlags) -> Result<OwnedFd, Stop> {
+    fn open(&self, flags: OFlags) -> Result<OwnedFd, ResolveFailure> {
         Ok(open_unlinked(self.place, &self.resolved, flags)?)
     }
 
@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
         Some(part)
     }
 
-    fn step(&mut self, part: &[u8]) -> Result<(), Stop> {
+    fn step(&mut self, part: &[u8]) -> Result<(), ResolveFailure> {
         if part == b"." {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
                 self.resolved.truncate(before);
                 self.links += 1;
                 if self.links > LINKS_MAX {
-                    return Err(Stop::Outside);
+                    return Err(ResolveFailure::Outside);
                 }
                 let target = readlinkat(&fd, "", Vec::new())?.into_bytes();
                 self.enter_link(&target)
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn enter_link(&mut self, target: &[u8]) -> Result<(), Stop> {
+    fn enter_link(&mut self, target: &[u8]) -> Result<(), ResolveFailure> {
         let mut rest = target.to_vec();
         rest.extend_from_slice(&self.rest);
         if rest.len() > REST_BYTES_MAX {
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
         if target.starts_with(b"/") { self.find_place(Vec::new()) } else { Ok(()) }
     }
 
-    fn step_up(&mut self) -> Result<(), Stop> {
+    fn step_up(&mut self) -> Result<(), ResolveFailure> {
         if self.resolved.is_empty() {
             let [_, real] = &self.place.paths;
             let parent = real.parent().unwrap_or(real).as_os_str().as_bytes().to_vec();
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
 
     /// Finds the folder that the absolute path `path`, and then the rest, leads into. The path is compared as it is written:
     /// links on the way to a trusted folder are not looked up.
-    fn find_place(&mut self, mut path: Vec<u8>) -> Result<(), Stop> {
+    fn find_place(&mut self, mut path: Vec<u8>) -> Result<(), ResolveFailure> {
         loop {
             if let Some((place, beneath)) = self.place_of(&path) {
                 let mut rest = beneath;
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
                 self.resolved.clear();
                 return Ok(());
             }
-            let part = self.next_part().ok_or(Stop::Outside)?;
+            let part = self.next_part().ok_or(ResolveFailure::Outside)?;
             match &part[..] {
                 b"." => {}
                 b".." => path.truncate(path.iter().rposition(|&byte| byte == b'/').unwrap_or(0)),

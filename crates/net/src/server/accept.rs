@@ -3,7 +3,7 @@
 //! close.
 
 use super::connection::{Next, ServerConnection};
-use super::exchanges::Origin;
+use super::exchanges::Peer;
 use super::task::ServerTask;
 use super::worker::{Listener, Phase, Protocol, Worker};
 use crate::deadline::Call;
@@ -96,7 +96,7 @@ fn accept_connections<H: Handler>(
 ) -> io::Result<impl Future<Output = ()>> {
     let Listener { fd, id, protocol } = listener;
     let listener = Registered::new(fd)?;
-    let arrival = Arrival { id, protocol };
+    let arrival = ListenerProperties { id, protocol };
     let batch = worker.settings.accept_batch.max(1);
     let mut usual = 1;
     Ok(async move {
@@ -133,7 +133,7 @@ fn accept_connections<H: Handler>(
 
 /// Properties of a connection that its listener determines.
 #[derive(Clone, Copy)]
-struct Arrival {
+struct ListenerProperties {
     id: u32,
     protocol: Protocol,
 }
@@ -144,7 +144,7 @@ struct Arrival {
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,
-    arrival: Arrival,
+    arrival: ListenerProperties,
     usual: &mut usize,
 ) -> Accepted {
     let batch = worker.settings.accept_batch.max(1);
@@ -179,7 +179,11 @@ fn is_ready(listener: BorrowedFd<'_>) -> bool {
     !matches!(poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
 }
 
-fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival: Arrival) -> Result<(), Errno> {
+fn accept<H: Handler>(
+    worker: &Rc<Worker<H>>,
+    listener: BorrowedFd<'_>,
+    arrival: ListenerProperties,
+) -> Result<(), Errno> {
     const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
     let (socket, client) = acceptfrom_with(listener, FLAGS)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
@@ -188,12 +192,12 @@ fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: BorrowedFd<'_>, arrival:
         let _ = set_tcp_quickack(socket.as_fd());
     }
     let secure = arrival.protocol == Protocol::Tls;
-    begin(worker, socket, Origin { client, listener: arrival.id, secure }, arrival.protocol);
+    begin(worker, socket, Peer { client, listener: arrival.id, secure }, arrival.protocol);
     Ok(())
 }
 
 /// Runs the connection's first turn, and registers it only if it continues.
-fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Origin, protocol: Protocol) {
+fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Peer, protocol: Protocol) {
     worker.counters.connections_accepted.add(1);
     let Some(mut connection) = ServerConnection::new(worker, origin, protocol) else {
         worker.counters.tls_failures[TlsFailure::Internal as usize].add(1);

@@ -2,13 +2,13 @@
 
 use super::exchanges::{Described, Exchanges, Turn};
 use super::receiving::Receiving;
-use super::streaming::{Flow, Frame, Outlined, Streaming};
+use super::streaming::{ContentFraming, Flow, Outlined, Streaming};
 use crate::content::{InterimResponse, Interims};
 use crate::ending::CloseReason;
 use crate::handler::{Handler, LaterResponse, Reply};
 use crate::response::{Body, Response};
 use crate::stream::Stream;
-use flatout_http::connection::Event;
+use flatout_http::connection::ConnectionEvent;
 use flatout_http::framing::Version;
 use flatout_http::status::reason;
 use std::fmt;
@@ -45,7 +45,7 @@ impl Exchanges {
             if let Some(interims) = &awaiting.interims {
                 while let Poll::Ready(interim) = interims.poll_next(context) {
                     if append_interim(turn.output, &interim) {
-                        self.machine.advance(Event::Interim);
+                        self.machine.advance(ConnectionEvent::Interim);
                     }
                 }
             }
@@ -89,11 +89,11 @@ impl Exchanges {
     ) {
         let exchange = request.exchange;
         let (frame, line, close): (_, &[u8], _) = match source.length() {
-            Some(length) => (Frame::Length(length), b"", close),
+            Some(length) => (ContentFraming::Length(length), b"", close),
             None if exchange.version == Version::Http10 => {
-                (Frame::UntilClose, b"", close.or(Some(CloseReason::NotPersistent)))
+                (ContentFraming::UntilClose, b"", close.or(Some(CloseReason::NotPersistent)))
             }
-            None => (Frame::Chunked { open: false }, b"Transfer-Encoding: chunked\r\n", close),
+            None => (ContentFraming::Chunked { open: false }, b"Transfer-Encoding: chunked\r\n", close),
         };
         turn.head_at = Some(turn.output.len());
         let ends = self.begin_answer(turn, response, exchange, close, line);

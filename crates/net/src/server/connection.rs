@@ -1,14 +1,14 @@
 //! One connection of the server: bytes in, exchanges, bytes out. Nothing here blocks; each turn returns what the
 //! connection waits for next.
 
-use super::exchanges::{Exchanges, Origin, Turn};
-use super::sending::{Progress, Sending, Tail, Then, write_out};
+use super::exchanges::{Exchanges, Peer, Turn};
+use super::sending::{SendProgress, Sending, Tail, Then, write_out};
 use super::worker::{Protocol, Worker};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::socket::unacknowledged_bytes;
 use crate::tls::session::{Received, TlsSession};
-use flatout_http::connection::{Event, State};
+use flatout_http::connection::{ConnectionEvent, ConnectionState};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -79,7 +79,7 @@ pub(crate) struct ServerConnection {
 
 impl ServerConnection {
     /// `None` if the listener uses TLS and no session can be created.
-    pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Origin, protocol: Protocol) -> Option<Self> {
+    pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Peer, protocol: Protocol) -> Option<Self> {
         let (tls, may_be_http2) = match protocol {
             Protocol::Plain { http2 } => (None, http2),
             Protocol::Tls => (Some(TlsSession::new(worker.tls.as_deref()?)?), false),
@@ -104,7 +104,7 @@ impl ServerConnection {
         (self.tls.take(), std::mem::take(&mut self.stash))
     }
 
-    pub(crate) const fn origin(&self) -> Origin {
+    pub(crate) const fn origin(&self) -> Peer {
         self.exchanges.origin()
     }
 
@@ -129,8 +129,8 @@ impl ServerConnection {
             return if self.exchanges.waits_for_content() { Wait::Body } else { Wait::Answer };
         }
         match self.exchanges.state() {
-            State::RequestHead => Wait::Head,
-            State::RequestBody | State::AwaitContinue => Wait::Body,
+            ConnectionState::RequestHead => Wait::Head,
+            ConnectionState::RequestBody | ConnectionState::AwaitContinue => Wait::Body,
             _ => Wait::Idle,
         }
     }
@@ -227,12 +227,12 @@ impl ServerConnection {
     pub(super) fn is_idle(&self) -> bool {
         let exchanges = &self.exchanges;
         let over = self.sending.is_none() && !exchanges.is_under_way() && !exchanges.has_tunnel();
-        over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == State::Idle
+        over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == ConnectionState::Idle
     }
 
     /// Returns whether the stash may hold a complete request, as opposed to a partial head.
     fn may_have_request(&self) -> bool {
-        self.exchanges.closing().is_none() && self.exchanges.state() != State::RequestHead
+        self.exchanges.closing().is_none() && self.exchanges.state() != ConnectionState::RequestHead
     }
 
     fn go_on_sending<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
@@ -245,16 +245,16 @@ impl ServerConnection {
             self.unacknowledged_bytes = None;
         }
         match progress {
-            Progress::Done => {
+            SendProgress::Done => {
                 let (ends, staged) = (sending.ends, std::mem::take(&mut sending.staged));
                 self.sending = None;
                 worker.commit_staged(&staged, "sent");
                 self.exchanges.handle_sent(worker, ends);
                 None
             }
-            Progress::Blocked => Some(Next::Write),
-            Progress::Yield => Some(Next::Yield),
-            Progress::Failed(reason) => Some(Next::Close(reason)),
+            SendProgress::Blocked => Some(Next::Write),
+            SendProgress::Yield => Some(Next::Yield),
+            SendProgress::Failed(reason) => Some(Next::Close(reason)),
         }
     }
 
@@ -286,7 +286,7 @@ impl ServerConnection {
     }
 
     /// Writes through the TLS session, if there is one.
-    fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+    fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, SendProgress) {
         let then = self.then();
         match self.tls.as_mut() {
             None => write_out(fd, output, tail, then),
@@ -324,22 +324,22 @@ impl ServerConnection {
         fd: BorrowedFd<'_>,
         output: &[u8],
         mut tail: Tail,
-        ends: Option<Event>,
+        ends: Option<ConnectionEvent>,
     ) -> Option<Next> {
         let (sent, total, progress) = self.write(fd, output, &mut tail);
         worker.counters.bytes_sent.add(total);
         match progress {
-            Progress::Done => {
+            SendProgress::Done => {
                 worker.commit("sent");
                 self.exchanges.handle_sent(worker, ends);
                 None
             }
-            Progress::Blocked | Progress::Yield => {
+            SendProgress::Blocked | SendProgress::Yield => {
                 let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged(sent));
                 self.sending = Some(Box::new(sending));
-                Some(if progress == Progress::Blocked { Next::Write } else { Next::Yield })
+                Some(if progress == SendProgress::Blocked { Next::Write } else { Next::Yield })
             }
-            Progress::Failed(reason) => {
+            SendProgress::Failed(reason) => {
                 worker.commit_staged(&worker.take_staged(sent), reason.name());
                 Some(Next::Close(reason))
             }
@@ -381,7 +381,7 @@ impl ServerConnection {
         self.exchanges.handle_slow(worker, &mut output, &raw, reason);
         let (_, total, progress) = self.write(fd, &output, &mut Tail::None);
         worker.counters.bytes_sent.add(total);
-        if progress != Progress::Done {
+        if progress != SendProgress::Done {
             worker.commit(reason.name());
             return Next::Close(reason);
         }

@@ -7,14 +7,14 @@ use super::sending::Tail;
 use super::streaming::Streaming;
 use super::tunnel::{Tunnelled, refuse_tunnel};
 use super::worker::Worker;
-use crate::access::{Answer, Description, Logged, Peer};
+use crate::access::{Description, Logged, LoggedPeer, LoggedResponse};
 use crate::clock::Now;
 use crate::content::Offers;
 use crate::ending::CloseReason;
 use crate::handler::{Handler, LogSource, Reply, Request};
 use crate::response::{Body, Response};
 use flatout_http::body::BodyDecoder;
-use flatout_http::connection::{Connection, Event, State};
+use flatout_http::connection::{Connection, ConnectionEvent, ConnectionState};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::request::{Method, RequestHead, parse_request_head};
@@ -29,7 +29,7 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The source of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct Peer {
     pub(crate) client: Option<SocketAddr>,
     /// The number of the listener.
     pub(crate) listener: u32,
@@ -60,7 +60,7 @@ impl Described {
     pub(super) fn stage_without_response<H: Handler>(
         &self,
         worker: &Worker<H>,
-        answer: impl FnOnce() -> Answer<'static>,
+        answer: impl FnOnce() -> LoggedResponse<'static>,
     ) {
         worker.stage_described(self.description.as_ref(), || answer().with_source(&self.source));
     }
@@ -68,8 +68,8 @@ impl Described {
 
 impl Exchange {
     /// The logged data of `response` to this request.
-    pub(super) fn log_answer<'a, H: Handler>(&self, response: &'a Response) -> Answer<'a> {
-        Answer {
+    pub(super) fn log_answer<'a, H: Handler>(&self, response: &'a Response) -> LoggedResponse<'a> {
+        LoggedResponse {
             log: response.log,
             status: response.status,
             body_bytes: if self.to_head { 0 } else { response.body.len() },
@@ -86,7 +86,7 @@ impl Exchange {
 #[derive(Debug)]
 pub(crate) struct Exchanges {
     pub(super) machine: Connection,
-    origin: Origin,
+    origin: Peer,
     /// Content that is discarded.
     pub(super) receiving: Option<Box<Receiving>>,
     /// Content that the handler takes.
@@ -118,7 +118,7 @@ pub(crate) struct Turn<'a, H: Handler> {
     /// The body that follows the output; no more requests are handled before it is sent.
     pub(crate) tail: Tail,
     /// The transition at the end of the tail.
-    pub(crate) ends: Option<Event>,
+    pub(crate) ends: Option<ConnectionEvent>,
     /// Offset in the output of the head of a response whose content is still to come.
     pub(crate) head_at: Option<usize>,
 }
@@ -131,7 +131,7 @@ impl<'a, H: Handler> Turn<'a, H> {
 }
 
 impl Exchanges {
-    pub(crate) const fn new(origin: Origin) -> Self {
+    pub(crate) const fn new(origin: Peer) -> Self {
         Self {
             machine: Connection::new(),
             origin,
@@ -152,16 +152,16 @@ impl Exchanges {
         self.awaiting.is_some() || self.streaming.is_some()
     }
 
-    pub(crate) const fn origin(&self) -> Origin {
+    pub(crate) const fn origin(&self) -> Peer {
         self.origin
     }
 
     /// Records the arrival of bytes that may become a request.
     pub(crate) fn handle_beginning(&mut self) {
-        self.machine.advance(Event::RequestBegins);
+        self.machine.advance(ConnectionEvent::RequestBegins);
     }
 
-    pub(crate) const fn state(&self) -> State {
+    pub(crate) const fn state(&self) -> ConnectionState {
         self.machine.state()
     }
 
@@ -180,7 +180,7 @@ impl Exchanges {
     }
 
     /// Handles that the kernel has all of the response whose end is `ends`.
-    pub(crate) fn handle_sent<H: Handler>(&mut self, worker: &Worker<H>, ends: Option<Event>) {
+    pub(crate) fn handle_sent<H: Handler>(&mut self, worker: &Worker<H>, ends: Option<ConnectionEvent>) {
         if let Some(ends) = ends {
             self.machine.advance(ends);
             if self.streaming.is_some() {
@@ -214,7 +214,7 @@ impl Exchanges {
                         self.handle_head(turn, &head, used < input.len());
                     }
                     Ok(None) => {
-                        self.machine.advance(Event::RequestBegins);
+                        self.machine.advance(ConnectionEvent::RequestBegins);
                         if self.began_ns == 0 {
                             self.began_ns = turn.started_ns;
                         }
@@ -242,7 +242,7 @@ impl Exchanges {
             started_ns: self.take_started_ns(turn.started_ns),
         };
         if head.framing == Framing::None {
-            self.machine.advance(Event::RequestWithoutBody);
+            self.machine.advance(ConnectionEvent::RequestWithoutBody);
             let offers = if turn.output.is_empty() { Offers::new() } else { Offers::new().behind() };
             match turn.worker.handler.handle(&self.request(head, &offers), turn.now) {
                 Reply::Now(response) => self.answer_head(turn, head, response, exchange, None),
@@ -254,9 +254,9 @@ impl Exchanges {
             return;
         }
         self.machine.advance(if head.expects_continue {
-            Event::RequestExpectsContinue
+            ConnectionEvent::RequestExpectsContinue
         } else {
-            Event::RequestWithBody
+            ConnectionEvent::RequestWithBody
         });
         let offers = Offers::with_content(match head.framing {
             Framing::Length(length) => Some(length),
@@ -273,7 +273,7 @@ impl Exchanges {
                 self.wait(response, request, offers.taken_interims());
                 if awaits_continue {
                     turn.output.extend_from_slice(CONTINUE);
-                    self.machine.advance(Event::Interim);
+                    self.machine.advance(ConnectionEvent::Interim);
                 }
                 return;
             }
@@ -293,7 +293,7 @@ impl Exchanges {
         };
         if awaits_continue {
             turn.output.extend_from_slice(CONTINUE);
-            self.machine.advance(Event::Interim);
+            self.machine.advance(ConnectionEvent::Interim);
         }
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
         let request = self.describe(turn.worker, head, exchange, reply.log_source());
@@ -320,12 +320,12 @@ impl Exchanges {
         }
     }
 
-    pub(super) const fn peer(&self) -> Peer {
-        Peer { client: self.origin.client, secure: self.origin.secure }
+    pub(super) const fn peer(&self) -> LoggedPeer {
+        LoggedPeer { client: self.origin.client, secure: self.origin.secure }
     }
 
     const fn request<'a>(&self, head: &'a RequestHead<'a>, offers: &'a Offers) -> Request<'a> {
-        let Origin { client, listener, secure } = self.origin;
+        let Peer { client, listener, secure } = self.origin;
         Request { head, client, secure, listener, offers }
     }
 
@@ -406,9 +406,9 @@ impl Exchanges {
         exchange: Exchange,
         close: Option<CloseReason>,
         framing: &'static [u8],
-    ) -> Event {
+    ) -> ConnectionEvent {
         let worker = turn.worker;
-        self.machine.advance(Event::ResponseBegins);
+        self.machine.advance(ConnectionEvent::ResponseBegins);
         let close = match close {
             Some(reason) => Some(reason),
             None if !exchange.persistent => Some(CloseReason::NotPersistent),
@@ -423,11 +423,11 @@ impl Exchanges {
         };
         response.head.append_framed_to(turn.output, &worker.clock.date(), response.extra_lines(), framing, option);
         count_answer(worker, response);
-        let Some(reason) = close else { return Event::ResponseEnds };
+        let Some(reason) = close else { return ConnectionEvent::ResponseEnds };
         self.closing = Some(reason);
         // A client that requested the close sends nothing more; another may be sending now.
         self.linger = reason != CloseReason::NotPersistent || exchange.persistent;
-        Event::ResponseEndsLast
+        ConnectionEvent::ResponseEndsLast
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::exchanges::{Described, Exchange, Exchanges, Turn};
 use super::worker::Worker;
-use crate::access::{Answer, Logged};
+use crate::access::{Logged, LoggedResponse};
 use crate::ending::CloseReason;
 use crate::handler::{Handler, LogSource};
 use crate::response::Body;
-use flatout_http::connection::Event;
+use flatout_http::connection::ConnectionEvent;
 use flatout_http::refusal::Refusal;
 use flatout_http::request::RequestHead;
 
@@ -18,7 +18,7 @@ impl Exchanges {
             Some(request) => request.exchange.started_ns,
             None => self.take_started_ns(turn.started_ns),
         };
-        let fault = Fault::refused(refusal, asked_by_head(request.as_ref(), raw));
+        let fault = RequestFault::refused(refusal, asked_by_head(request.as_ref(), raw));
         let failed = self.fail(turn.worker, turn.output, fault);
         turn.worker.counters.refusals[refusal as usize].add(1);
         let answer = || failed.log_answer(refusal.name(), started_ns);
@@ -37,7 +37,7 @@ impl Exchanges {
         source: &LogSource,
     ) {
         let refusal = Refusal::BodyTooLarge;
-        let failed = self.fail(turn.worker, turn.output, Fault::refused(refusal, at.to_head));
+        let failed = self.fail(turn.worker, turn.output, RequestFault::refused(refusal, at.to_head));
         turn.worker.counters.refusals[refusal as usize].add(1);
         let answer = || failed.log_answer(refusal.name(), at.started_ns).with_source(source);
         turn.worker.stage(self.peer(), Logged::Head(head), answer);
@@ -50,8 +50,8 @@ impl Exchanges {
     }
 
     /// Sends the one error response that may end a connection. Returns its logged data.
-    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: Fault) -> Failed {
-        self.machine.advance(Event::Fault);
+    fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: RequestFault) -> Failed {
+        self.machine.advance(ConnectionEvent::Fault);
         let response = worker.handler.handle_error(fault.status, fault.text);
         response.head.append_to(output, &worker.clock.date(), response.extra_lines(), Some("close"));
         worker.counters.requests.add(1);
@@ -83,7 +83,7 @@ impl Exchanges {
             None => self.take_started_ns(worker.logged_ns()),
         };
         let to_head = asked_by_head(request.as_ref(), raw);
-        let fault = Fault { status: 408, text: "The request was not complete in time.", reason, to_head };
+        let fault = RequestFault { status: 408, text: "The request was not complete in time.", reason, to_head };
         let failed = self.fail(worker, output, fault);
         let answer = || failed.log_answer(reason.name(), started_ns);
         match request {
@@ -103,10 +103,12 @@ impl Exchanges {
         let unanswered = self.take_unanswered().or_else(|| self.tunnel.take().map(|tunnel| tunnel.request));
         if let Some(request) = unanswered {
             let outcome = reason.unanswered_outcome();
-            request.stage_without_response(worker, || Answer::refused(0, 0, outcome, 0, request.exchange.started_ns));
+            request.stage_without_response(worker, || {
+                LoggedResponse::refused(0, 0, outcome, 0, request.exchange.started_ns)
+            });
             worker.commit(reason.name());
         }
-        self.machine.advance(Event::Close);
+        self.machine.advance(ConnectionEvent::Close);
         worker.counters.closes[reason as usize].add(1);
     }
 }
@@ -120,14 +122,14 @@ struct Failed {
 }
 
 impl Failed {
-    const fn log_answer(self, outcome: &'static str, started_ns: u64) -> Answer<'static> {
-        Answer::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
+    const fn log_answer(self, outcome: &'static str, started_ns: u64) -> LoggedResponse<'static> {
+        LoggedResponse::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
     }
 }
 
 /// Why and how a connection ends with an error response.
 #[derive(Clone, Copy, Debug)]
-struct Fault {
+struct RequestFault {
     status: u16,
     text: &'static str,
     reason: CloseReason,
@@ -135,7 +137,7 @@ struct Fault {
     to_head: bool,
 }
 
-impl Fault {
+impl RequestFault {
     const fn refused(refusal: Refusal, to_head: bool) -> Self {
         Self { status: refusal.status(), text: refusal.text(), reason: CloseReason::Refused, to_head }
     }

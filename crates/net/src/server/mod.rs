@@ -38,5 +38,5 @@ pub mod worker;
 pub(crate) mod tests;
 
 pub use settings::{Settings, Timeouts};
-pub use signals::{Signals, Told, phase_channel};
+pub use signals::{SignalAction, Signals, phase_channel};
 pub use worker::{Command, Listener, Phase, Protocol, WorkerParts, WorkerReport, command_channel, run_worker};

@@ -6,7 +6,7 @@ use crate::ending::CloseReason;
 use crate::handler::{Handler, Reply};
 use crate::shared::SharedBytes;
 use flatout_http::body::BodyDecoder;
-use flatout_http::connection::Event;
+use flatout_http::connection::ConnectionEvent;
 use flatout_http::refusal::Refusal;
 use std::rc::Rc;
 use std::task::Context;
@@ -138,7 +138,7 @@ impl Exchanges {
     fn end_discarding<H: Handler>(&mut self, turn: &mut Turn<'_, H>) {
         let Some(receiving) = self.receiving.take() else { return };
         let Receiving { reply, request, interims, .. } = *receiving;
-        self.machine.advance(Event::RequestEnds);
+        self.machine.advance(ConnectionEvent::RequestEnds);
         match reply {
             Reply::Now(response) => self.answer_described(turn, response, request, None),
             Reply::Later(response) => self.wait(response, request, interims),
@@ -176,7 +176,7 @@ impl Exchanges {
                     let trailers = decoder.trailers();
                     writer.end((!trailers.is_empty()).then(|| Rc::from(trailers)));
                 }
-                self.machine.advance(Event::RequestEnds);
+                self.machine.advance(ConnectionEvent::RequestEnds);
                 Ok(used)
             }
             Err(refusal) if self.streaming.is_some() => {

@@ -5,7 +5,7 @@ use crate::ending::CloseReason;
 use crate::response::{FileBody, Segment};
 use crate::shared::SharedBytes;
 use crate::tls::session::TlsSession;
-use flatout_http::connection::Event;
+use flatout_http::connection::ConnectionEvent;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
@@ -62,7 +62,7 @@ impl Then {
 
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum SendProgress {
     /// The kernel has everything.
     Done,
     /// The socket is full.
@@ -79,13 +79,13 @@ pub(crate) struct Sending {
     buffered: SharedBytes,
     tail: Tail,
     /// The transition at the end of this response; `None` if it was taken already.
-    pub(crate) ends: Option<Event>,
+    pub(crate) ends: Option<ConnectionEvent>,
     /// Log lines of the contained responses.
     pub(crate) staged: Staged,
 }
 
 impl Sending {
-    pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<Event>, staged: Staged) -> Self {
+    pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<ConnectionEvent>, staged: Staged) -> Self {
         Self { buffered: SharedBytes::from(unsent), tail, ends, staged }
     }
 
@@ -101,7 +101,12 @@ impl Sending {
     }
 
     /// Continues writing. Returns the bytes that the kernel took.
-    pub(crate) fn write(&mut self, fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, then: Then) -> (u64, Progress) {
+    pub(crate) fn write(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        tls: Option<&mut TlsSession>,
+        then: Then,
+    ) -> (u64, SendProgress) {
         let (sent, total, progress) = match tls {
             None => write_out(fd, &self.buffered, &mut self.tail, then),
             Some(session) => session.write_out(fd, &self.buffered, &mut self.tail),
@@ -114,7 +119,7 @@ impl Sending {
 
 /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
 /// taken in total, and the result.
-pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then: Then) -> (usize, u64, Progress) {
+pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then: Then) -> (usize, u64, SendProgress) {
     if let Tail::Segments(segments) = tail {
         return write_gathered(fd, output, segments, then);
     }
@@ -142,7 +147,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
                 }
                 if of_output < unsent.len() {
                     // The socket is full; another call would only return EAGAIN.
-                    return (sent, total, Progress::Blocked);
+                    return (sent, total, SendProgress::Blocked);
                 }
             }
             Err(Errno::INTR) => {}
@@ -151,7 +156,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
     }
     let (count, progress) = match tail {
         // Segments were sent with the output.
-        Tail::None | Tail::Segments(_) => (0, Progress::Done),
+        Tail::None | Tail::Segments(_) => (0, SendProgress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes, then),
         Tail::File(file) => write_file(fd, file, then),
         Tail::Copied(file) => copy_file(fd, file, then),
@@ -166,7 +171,7 @@ fn write_gathered(
     output: &[u8],
     segments: &mut VecDeque<Segment>,
     then: Then,
-) -> (usize, u64, Progress) {
+) -> (usize, u64, SendProgress) {
     let (mut sent, mut total) = (0, 0);
     loop {
         while segments.front().is_some_and(Segment::is_empty) {
@@ -174,11 +179,11 @@ fn write_gathered(
         }
         if sent == output.len() {
             match segments.front_mut() {
-                None => return (sent, total, Progress::Done),
+                None => return (sent, total, SendProgress::Done),
                 Some(Segment::File(file)) => {
                     let (count, progress) = write_file(fd, file, Then::Open);
                     total += count;
-                    if progress != Progress::Done {
+                    if progress != SendProgress::Done {
                         return (sent, total, progress);
                     }
                     continue;
@@ -213,7 +218,7 @@ fn write_gathered(
                 sent += of_output;
                 advance(segments, taken - of_output);
                 if taken < bytes {
-                    return (sent, total, Progress::Blocked);
+                    return (sent, total, SendProgress::Blocked);
                 }
             }
             Err(Errno::INTR) => {}
@@ -235,7 +240,7 @@ fn advance(segments: &mut VecDeque<Segment>, mut count: usize) {
     }
 }
 
-fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64, Progress) {
+fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
     while !bytes.is_empty() {
         match send(fd, bytes, then.flags()) {
@@ -244,24 +249,24 @@ fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64,
                 let short = count < bytes.len();
                 bytes.advance(count);
                 if short {
-                    return (total, Progress::Blocked);
+                    return (total, SendProgress::Blocked);
                 }
             }
             Err(Errno::INTR) => {}
             Err(errno) => return (total, progress_of(errno)),
         }
     }
-    (total, Progress::Done)
+    (total, SendProgress::Done)
 }
 
 /// Sends a file up to its last piece, which is verified, or to the end of a file that only this process writes. Not
 /// inlined: its buffer would cause a stack probe for every small response.
 #[inline(never)]
-fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
+fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
     for _ in 0..SENDFILE_CALLS_MAX {
         if file.bytes == 0 {
-            return (total, Progress::Done);
+            return (total, SendProgress::Done);
         }
         // Other processes do not write such a file, so its end needs no check.
         let checked_bytes = if file.file.identity.is_none() { 0 } else { FILE_END_BYTES as u64 };
@@ -272,24 +277,24 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Prog
         let wanted = (file.bytes - checked_bytes).min(SENDFILE_BYTES_MAX);
         match sendfile(fd, file.file.fd.as_fd(), Some(&mut file.offset), wanted as usize) {
             // The file is now shorter than its head declares.
-            Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
+            Ok(0) => return (total, SendProgress::Failed(CloseReason::FileChanged)),
             Ok(count) => {
                 total += count as u64;
                 file.bytes -= count as u64;
             }
             Err(Errno::INTR) => {}
             Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => {
-                return (total, Progress::Failed(CloseReason::FileFailed));
+                return (total, SendProgress::Failed(CloseReason::FileFailed));
             }
             Err(errno) => return (total, progress_of(errno)),
         }
     }
-    (total, Progress::Yield)
+    (total, SendProgress::Yield)
 }
 
 /// Reads the whole file and sends it, as a server without sendfile does.
 #[inline(never)]
-fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
+fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
     let mut buffer = vec![0; COPY_BYTES];
     // As much as sendfile may send in one turn.
@@ -302,10 +307,10 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progr
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
         let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
             // The file is now shorter than its head declares.
-            Ok(0) => return (total, Progress::Failed(CloseReason::FileChanged)),
+            Ok(0) => return (total, SendProgress::Failed(CloseReason::FileChanged)),
             Ok(read) => read,
             Err(Errno::INTR) => continue,
-            Err(_) => return (total, Progress::Failed(CloseReason::FileFailed)),
+            Err(_) => return (total, SendProgress::Failed(CloseReason::FileFailed)),
         };
         let (count, blocked) = send_piece(fd, file, &buffer[..read], SendFlags::NOSIGNAL | SendFlags::MORE);
         total += count;
@@ -313,17 +318,17 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progr
             return (total, progress);
         }
     }
-    (total, Progress::Yield)
+    (total, SendProgress::Yield)
 }
 
 /// Sends a piece that was read from the file, which continues after the bytes taken. Returns their number, and the
 /// reason for stopping, if any.
-fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: SendFlags) -> (u64, Option<Progress>) {
+fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: SendFlags) -> (u64, Option<SendProgress>) {
     match send(fd, piece, flags) {
         Ok(count) => {
             file.offset += count as u64;
             file.bytes -= count as u64;
-            (count as u64, (count < piece.len()).then_some(Progress::Blocked))
+            (count as u64, (count < piece.len()).then_some(SendProgress::Blocked))
         }
         Err(Errno::INTR) => (0, None),
         Err(errno) => (0, Some(progress_of(errno))),
@@ -331,7 +336,7 @@ fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: Send
 }
 
 /// Reads the end of the file, verifies that it is still the same version, and only then sends it.
-fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Progress) {
+fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
     while file.bytes > 0 {
         let mut buffer = [0_u8; FILE_END_BYTES];
@@ -339,10 +344,10 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, 
         let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
             Ok(read) => read,
             Err(Errno::INTR) => continue,
-            Err(_) => return (total, Progress::Failed(CloseReason::FileFailed)),
+            Err(_) => return (total, SendProgress::Failed(CloseReason::FileFailed)),
         };
         if read == 0 || !file.file.is_unchanged() {
-            return (total, Progress::Failed(CloseReason::FileChanged));
+            return (total, SendProgress::Failed(CloseReason::FileChanged));
         }
         let (count, blocked) = send_piece(fd, file, &buffer[..read], then.flags());
         total += count;
@@ -350,14 +355,14 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, 
             return (total, progress);
         }
     }
-    (total, Progress::Done)
+    (total, SendProgress::Done)
 }
 
-pub(crate) fn progress_of(errno: Errno) -> Progress {
+pub(crate) fn progress_of(errno: Errno) -> SendProgress {
     match errno {
         // AGAIN and WOULDBLOCK are equal on Linux.
-        Errno::AGAIN => Progress::Blocked,
-        Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT => Progress::Failed(CloseReason::ClientReset),
-        _ => Progress::Failed(CloseReason::SocketFailed),
+        Errno::AGAIN => SendProgress::Blocked,
+        Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT => SendProgress::Failed(CloseReason::ClientReset),
+        _ => SendProgress::Failed(CloseReason::SocketFailed),
     }
 }

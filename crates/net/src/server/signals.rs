@@ -20,7 +20,7 @@ pub fn phase_channel() -> (watch::Sender<Phase>, watch::Receiver<Phase>) {
 
 /// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SignalAction {
     /// SIGTERM or SIGINT: stop; the second one, immediately. Also SIGHUP if the terminal was closed.
     Stop,
     /// SIGHUP: reload the configuration.
@@ -74,7 +74,7 @@ impl Signals {
     }
 
     /// The next pending signal; `None` if there is none.
-    pub fn next(&self) -> Option<Told> {
+    pub fn next(&self) -> Option<SignalAction> {
         let mut info = [0; SIGINFO_BYTES];
         loop {
             match rustix::io::read(&self.0, &mut info) {
@@ -87,23 +87,23 @@ impl Signals {
 }
 
 /// Parses the layout of signalfd(2): the number, then an error and the code, 32 bits each.
-fn parse_info(info: &[u8; SIGINFO_BYTES]) -> Option<Told> {
+fn parse_info(info: &[u8; SIGINFO_BYTES]) -> Option<SignalAction> {
     let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
     let (signal, code) = (word(0), word(8));
     match signal {
-        libc::SIGTERM | libc::SIGINT => Some(Told::Stop),
+        libc::SIGTERM | libc::SIGINT => Some(SignalAction::Stop),
         // Sent by the kernel when the terminal closes: no user is left to stop the server.
-        libc::SIGHUP if code == FROM_KERNEL => Some(Told::Stop),
-        libc::SIGHUP => Some(Told::Reload),
-        libc::SIGUSR1 => Some(Told::Report),
-        libc::SIGUSR2 => Some(Told::Upgrade),
+        libc::SIGHUP if code == FROM_KERNEL => Some(SignalAction::Stop),
+        libc::SIGHUP => Some(SignalAction::Reload),
+        libc::SIGUSR1 => Some(SignalAction::Report),
+        libc::SIGUSR2 => Some(SignalAction::Upgrade),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FROM_KERNEL, SIGINFO_BYTES, Told, parse_info};
+    use super::{FROM_KERNEL, SIGINFO_BYTES, SignalAction, parse_info};
 
     fn info(signal: i32, code: i32) -> [u8; SIGINFO_BYTES] {
         let mut info = [0; SIGINFO_BYTES];
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn a_hang_up_of_the_terminal_is_no_reload() {
-        assert_eq!(parse_info(&info(libc::SIGHUP, 0)), Some(Told::Reload));
-        assert_eq!(parse_info(&info(libc::SIGHUP, FROM_KERNEL)), Some(Told::Stop));
-        assert_eq!(parse_info(&info(libc::SIGTERM, 0)), Some(Told::Stop));
-        assert_eq!(parse_info(&info(libc::SIGINT, FROM_KERNEL)), Some(Told::Stop));
-        assert_eq!(parse_info(&info(libc::SIGUSR1, 0)), Some(Told::Report));
-        assert_eq!(parse_info(&info(libc::SIGUSR2, 0)), Some(Told::Upgrade));
+        assert_eq!(parse_info(&info(libc::SIGHUP, 0)), Some(SignalAction::Reload));
+        assert_eq!(parse_info(&info(libc::SIGHUP, FROM_KERNEL)), Some(SignalAction::Stop));
+        assert_eq!(parse_info(&info(libc::SIGTERM, 0)), Some(SignalAction::Stop));
+        assert_eq!(parse_info(&info(libc::SIGINT, FROM_KERNEL)), Some(SignalAction::Stop));
+        assert_eq!(parse_info(&info(libc::SIGUSR1, 0)), Some(SignalAction::Report));
+        assert_eq!(parse_info(&info(libc::SIGUSR2, 0)), Some(SignalAction::Upgrade));
         assert_eq!(parse_info(&info(libc::SIGCHLD, 0)), None);
     }
 }

@@ -3,12 +3,12 @@
 use super::exchanges::{COPY_BYTES_MAX, Described, Exchanges, Turn};
 use super::sending::Tail;
 use super::worker::Worker;
-use crate::access::Answer;
+use crate::access::LoggedResponse;
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::response::{Response, Segment};
-use crate::stream::{Piece, Stream};
-use flatout_http::connection::Event;
+use crate::stream::{ContentEvent, Stream};
+use flatout_http::connection::ConnectionEvent;
 use std::io::Write as _;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -18,7 +18,7 @@ const PIECES_MAX: u32 = 64;
 
 /// The framing of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum ContentFraming {
     /// Content-Length, with this many bytes remaining.
     Length(u64),
     /// The chunked transfer coding; `open` if a chunk's line end is still missing.
@@ -51,8 +51,8 @@ impl Outlined {
     }
 
     /// The log's view of the response, of which `body_bytes` were sent.
-    pub(crate) fn answer(&self, body_bytes: u64, started_ns: u64) -> Answer<'_> {
-        Answer {
+    pub(crate) fn answer(&self, body_bytes: u64, started_ns: u64) -> LoggedResponse<'_> {
+        LoggedResponse {
             log: self.log,
             status: self.status,
             body_bytes,
@@ -82,14 +82,14 @@ pub(crate) enum Flow {
 #[derive(Debug)]
 pub(super) struct Streaming {
     source: Stream,
-    frame: Frame,
+    frame: ContentFraming,
     /// The head, if it is held back for the first piece.
     held: Vec<u8>,
     pub(super) request: Described,
     outlined: Outlined,
     /// Bytes of content put into the output.
     content_bytes: u64,
-    ends: Event,
+    ends: ConnectionEvent,
     /// Why the content will stay incomplete, if it does.
     failed: Option<CloseReason>,
     finished: bool,
@@ -98,7 +98,13 @@ pub(super) struct Streaming {
 }
 
 impl Streaming {
-    pub(super) const fn new(source: Stream, frame: Frame, request: Described, outlined: Outlined, ends: Event) -> Self {
+    pub(super) const fn new(
+        source: Stream,
+        frame: ContentFraming,
+        request: Described,
+        outlined: Outlined,
+        ends: ConnectionEvent,
+    ) -> Self {
         Self {
             source,
             frame,
@@ -126,13 +132,13 @@ impl Streaming {
             let piece = match self.source.poll_piece(context) {
                 Poll::Ready(piece) => piece,
                 // All declared bytes have arrived, even if the source has not ended yet.
-                Poll::Pending if self.frame == Frame::Length(0) => Piece::End(None),
+                Poll::Pending if self.frame == ContentFraming::Length(0) => ContentEvent::End(None),
                 Poll::Pending => return Flow::Wait,
             };
             let added = match piece {
-                Piece::Segment(segment) => self.add(segment, output),
-                Piece::End(trailers) => return self.end(output, trailers.as_deref().unwrap_or_default()),
-                Piece::Failed(reason) => Err(reason),
+                ContentEvent::Segment(segment) => self.add(segment, output),
+                ContentEvent::End(trailers) => return self.end(output, trailers.as_deref().unwrap_or_default()),
+                ContentEvent::Failed(reason) => Err(reason),
             };
             match added {
                 Ok(Tail::None) => {}
@@ -157,15 +163,17 @@ impl Streaming {
         }
         match &mut self.frame {
             // Drop all of it: the client must not mistake the content for the whole.
-            Frame::Length(remaining) => *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?,
-            Frame::Chunked { open } => {
+            ContentFraming::Length(remaining) => {
+                *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?
+            }
+            ContentFraming::Chunked { open } => {
                 if std::mem::replace(open, true) {
                     output.extend_from_slice(b"\r\n");
                 }
                 // Writing to a Vec cannot fail.
                 let _ = write!(output, "{bytes:x}\r\n");
             }
-            Frame::UntilClose => {}
+            ContentFraming::UntilClose => {}
         }
         self.content_bytes += bytes;
         Ok(match segment {
@@ -180,12 +188,12 @@ impl Streaming {
 
     fn end(&mut self, output: &mut Vec<u8>, trailers: &[u8]) -> Flow {
         match self.frame {
-            Frame::Length(0) | Frame::UntilClose => {}
-            Frame::Length(_) => {
+            ContentFraming::Length(0) | ContentFraming::UntilClose => {}
+            ContentFraming::Length(_) => {
                 self.failed = Some(CloseReason::LengthBroken);
                 return Flow::Failed(CloseReason::LengthBroken);
             }
-            Frame::Chunked { open } => {
+            ContentFraming::Chunked { open } => {
                 if open {
                     output.extend_from_slice(b"\r\n");
                 }
@@ -199,7 +207,7 @@ impl Streaming {
     }
 
     /// The logged data if `unsent_bytes` of the output never reached the kernel.
-    pub(super) fn answer(&self, unsent_bytes: u64) -> Answer<'_> {
+    pub(super) fn answer(&self, unsent_bytes: u64) -> LoggedResponse<'_> {
         self.outlined.answer(self.content_bytes.saturating_sub(unsent_bytes), self.request.exchange.started_ns)
     }
 }
@@ -243,6 +251,6 @@ impl Exchanges {
 
     /// Returns whether closing the connection now would make the partial response look complete.
     pub(crate) fn must_reset(&self) -> bool {
-        self.streaming.as_ref().is_some_and(|streaming| streaming.frame == Frame::UntilClose)
+        self.streaming.as_ref().is_some_and(|streaming| streaming.frame == ContentFraming::UntilClose)
     }
 }

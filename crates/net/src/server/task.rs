@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
 
 /// How a task ended.
-enum Ended {
+enum TaskEnd {
     /// The connection is to be closed.
     Closed(CloseReason),
     /// The connection continues with HTTP/2, in another task.
@@ -111,7 +111,7 @@ impl<H: Handler> ServerTask<H> {
         self.wait_id = None;
     }
 
-    fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<Ended> {
+    fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<TaskEnd> {
         let slot = *self.slot.get_or_insert_with(|| self.worker.deadlines.borrow_mut().insert(context.waker().clone()));
         if self.worker.deadlines.borrow().has_calls() {
             let call = self.worker.deadlines.borrow_mut().take_call(slot);
@@ -121,9 +121,9 @@ impl<H: Handler> ServerTask<H> {
         }
         loop {
             match self.next {
-                Next::Close(reason) => return Poll::Ready(Ended::Closed(reason)),
-                Next::Http2 => return Poll::Ready(Ended::Http2),
-                Next::Tunnel => return Poll::Ready(Ended::Tunnel),
+                Next::Close(reason) => return Poll::Ready(TaskEnd::Closed(reason)),
+                Next::Http2 => return Poll::Ready(TaskEnd::Http2),
+                Next::Tunnel => return Poll::Ready(TaskEnd::Tunnel),
                 Next::Yield => {
                     self.next = self.connection.turn(&self.worker, socket.fd());
                     if self.next == Next::Yield {
@@ -148,7 +148,7 @@ impl<H: Handler> ServerTask<H> {
                         _ => socket.poll_read_ready(context),
                     };
                     let Ok(mut guard) = ready!(polled) else {
-                        return Poll::Ready(Ended::Closed(CloseReason::SocketFailed));
+                        return Poll::Ready(TaskEnd::Closed(CloseReason::SocketFailed));
                     };
                     let next = self.connection.turn(&self.worker, socket.fd());
                     // The readiness that the turn consumed is gone; newer data causes a new notification. Nor is
@@ -175,9 +175,9 @@ impl<H: Handler> Future for ServerTask<H> {
                 task.socket = Some(socket);
                 return Poll::Pending;
             }
-            Poll::Ready(Ended::Http2) => Http2Task::spawn(&task.worker, socket, &mut task.connection),
-            Poll::Ready(Ended::Tunnel) => task.connection.begin_tunnel(&task.worker, socket),
-            Poll::Ready(Ended::Closed(reason)) => {
+            Poll::Ready(TaskEnd::Http2) => Http2Task::spawn(&task.worker, socket, &mut task.connection),
+            Poll::Ready(TaskEnd::Tunnel) => task.connection.begin_tunnel(&task.worker, socket),
+            Poll::Ready(TaskEnd::Closed(reason)) => {
                 task.connection.end(socket.fd());
                 task.connection.handle_close(&task.worker, reason);
             }

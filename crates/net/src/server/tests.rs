@@ -10,14 +10,14 @@ use super::settings::{Settings, Timeouts};
 use super::worker::{Listener, Phase, Protocol, WorkerParts, command_channel, run_worker};
 use crate::access::{LogSettings, Logs};
 use crate::clock::Now;
-use crate::content::{Content, ContentPiece, InterimResponse};
+use crate::content::{ContentPiece, InterimResponse, RequestContent};
 use crate::counters::Counters;
 use crate::ending::CloseReason;
 use crate::file::{FileIdentity, OpenFile};
 use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, FileBody, Head, Response, Segment};
 use crate::socket::{ListenOptions, bind_listener};
-use crate::stream::{Duplex, Piece, Source, Stream, TunnelStart, Tunnelling};
+use crate::stream::{ContentEvent, ContentSource, Duplex, Stream, TunnelStart, Tunnelling};
 use crate::tls::TlsServer;
 use flatout_http::limits::Limits;
 use flatout_http::target::Target;
@@ -84,11 +84,11 @@ fn wake_later(waker: &Waker, at: Instant) {
     });
 }
 
-impl Source for Script {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Script {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         Seen::add(&self.seen.polls, 1);
         loop {
-            let Some(act) = self.acts.front_mut() else { return Poll::Ready(Piece::End(None)) };
+            let Some(act) = self.acts.front_mut() else { return Poll::Ready(ContentEvent::End(None)) };
             let piece = match act {
                 Act::Stall => return Poll::Pending,
                 Act::Wait(for_ms) => {
@@ -109,15 +109,15 @@ impl Source for Script {
                     let bytes = (*left).min(64 * 1024);
                     *left -= bytes;
                     Seen::add(&self.seen.bytes, bytes);
-                    return Poll::Ready(Piece::Segment(Segment::Bytes(vec![b'z'; bytes as usize].into())));
+                    return Poll::Ready(ContentEvent::Segment(Segment::Bytes(vec![b'z'; bytes as usize].into())));
                 }
-                Act::Give(bytes) => Piece::Segment(Segment::Bytes(bytes.clone().into())),
+                Act::Give(bytes) => ContentEvent::Segment(Segment::Bytes(bytes.clone().into())),
                 Act::File(file, bytes) => {
                     let file = FileBody { file: Rc::clone(file), offset: 0, bytes: *bytes };
-                    Piece::Segment(Segment::File(file))
+                    ContentEvent::Segment(Segment::File(file))
                 }
-                Act::End(trailers) => Piece::End((!trailers.is_empty()).then(|| Rc::from(trailers.as_bytes()))),
-                Act::Fail(reason) => Piece::Failed(*reason),
+                Act::End(trailers) => ContentEvent::End((!trailers.is_empty()).then(|| Rc::from(trailers.as_bytes()))),
+                Act::Fail(reason) => ContentEvent::Failed(*reason),
             };
             self.acts.pop_front();
             return Poll::Ready(piece);
@@ -132,19 +132,19 @@ impl Drop for Script {
 }
 
 /// A source that gives back what a request's content is.
-struct Echo(Content, Arc<Seen>);
+struct Echo(RequestContent, Arc<Seen>);
 
-impl Source for Echo {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Echo {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         self.0.poll_piece(context).map(|piece| match piece {
             ContentPiece::Bytes(bytes) => {
                 Seen::add(&self.1.bytes, bytes.len() as u64);
-                Piece::Segment(Segment::Bytes(bytes))
+                ContentEvent::Segment(Segment::Bytes(bytes))
             }
-            ContentPiece::End(trailers) => Piece::End(trailers),
+            ContentPiece::End(trailers) => ContentEvent::End(trailers),
             ContentPiece::Cut(reason) => {
                 Seen::add(&self.1.cut, 1);
-                Piece::Failed(reason)
+                ContentEvent::Failed(reason)
             }
         })
     }
@@ -218,7 +218,7 @@ impl Player {
         })
     }
 
-    async fn count(self, content: Content) -> Response {
+    async fn count(self, content: RequestContent) -> Response {
         let mut sum = 0;
         loop {
             match poll_fn(|context| content.poll_piece(context)).await {
@@ -239,7 +239,7 @@ impl Player {
     }
 }
 
-pub(crate) fn streamed(source: impl Source + 'static, length: Option<u64>) -> Body {
+pub(crate) fn streamed(source: impl ContentSource + 'static, length: Option<u64>) -> Body {
     Body::Stream(Stream::new(source, length))
 }
 

@@ -2,7 +2,7 @@
 //! the drain.
 
 use super::exchanges::{Described, Exchange, Exchanges, Turn, count_answer};
-use super::sending::{Progress, Tail, Then, write_out};
+use super::sending::{SendProgress, Tail, Then, write_out};
 use super::streaming::Outlined;
 use super::worker::Worker;
 use crate::deadline::{Call, SlotId};
@@ -12,7 +12,7 @@ use crate::registered::Registered;
 use crate::response::Response;
 use crate::stream::{TunnelStart, Tunnelling};
 use crate::tls::session::{Received, TlsSession};
-use flatout_http::connection::Event;
+use flatout_http::connection::ConnectionEvent;
 use flatout_http::framing::Version;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -49,10 +49,10 @@ impl Exchanges {
         start: TunnelStart,
         request: Described,
     ) {
-        self.machine.advance(Event::ResponseBegins);
+        self.machine.advance(ConnectionEvent::ResponseBegins);
         response.head.append_to(turn.output, &turn.worker.clock.date(), response.extra_lines(), None);
         count_answer(turn.worker, response);
-        self.machine.advance(Event::ResponseEndsLast);
+        self.machine.advance(ConnectionEvent::ResponseEndsLast);
         self.tunnel = Some(Box::new(Tunnelled { start, request, outlined: Outlined::new::<H>(response) }));
     }
 
@@ -189,11 +189,11 @@ impl<H: Handler> ClientSide<H> {
             self.worker.counters.bytes_sent.add(total);
             self.sent_bytes.set(self.sent_bytes.get() + taken as u64);
             match progress {
-                Progress::Done => return Poll::Ready(Ok(taken)),
+                SendProgress::Done => return Poll::Ready(Ok(taken)),
                 _ if taken > 0 => return Poll::Ready(Ok(taken)),
-                Progress::Failed(_) => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                Progress::Yield => {}
-                Progress::Blocked => ready!(self.socket.poll_write_ready(context))?.clear_ready(),
+                SendProgress::Failed(_) => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                SendProgress::Yield => {}
+                SendProgress::Blocked => ready!(self.socket.poll_write_ready(context))?.clear_ready(),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::accept::Acceptors;
 use super::settings::Settings;
-use crate::access::{Answer, Description, LogSet, Logged, Peer, Staged, WorkerLog};
+use crate::access::{Description, LogSet, Logged, LoggedPeer, LoggedResponse, Staged, WorkerLog};
 use crate::clock::{DateClock, Now, precise_ns, unix_ms};
 use crate::counters::Counters;
 use crate::deadline::{Call, Deadlines};
@@ -95,19 +95,23 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Stages the line of a request with its response.
-    pub(crate) fn stage<'a>(&self, peer: Peer, logged: Logged<'_>, answer: impl FnOnce() -> Answer<'a>) {
+    pub(crate) fn stage<'a>(&self, peer: LoggedPeer, logged: Logged<'_>, answer: impl FnOnce() -> LoggedResponse<'a>) {
         if self.logs() {
             self.log.borrow_mut().stage(peer, unix_ms(), logged, &answer());
         }
     }
 
     /// The data to log of a request whose response is not known yet.
-    pub(crate) fn describe(&self, peer: Peer, logged: Logged<'_>) -> Option<Description> {
+    pub(crate) fn describe(&self, peer: LoggedPeer, logged: Logged<'_>) -> Option<Description> {
         self.logs().then(|| self.log.borrow().describe(peer, unix_ms(), logged))
     }
 
     /// Stages the line of a request from its description.
-    pub(crate) fn stage_described<'a>(&self, description: Option<&Description>, answer: impl FnOnce() -> Answer<'a>) {
+    pub(crate) fn stage_described<'a>(
+        &self,
+        description: Option<&Description>,
+        answer: impl FnOnce() -> LoggedResponse<'a>,
+    ) {
         if let Some(description) = description {
             self.log.borrow_mut().stage_described(description, &answer());
         }

@@ -5,7 +5,7 @@ use super::config::{ALPN_HTTP2, TlsServer};
 use super::failure::TlsFailure;
 use crate::ending::CloseReason;
 use crate::response::{FileBody, Segment};
-use crate::server::sending::{FILE_END_BYTES, Progress, Tail, progress_of};
+use crate::server::sending::{FILE_END_BYTES, SendProgress, Tail, progress_of};
 use rustix::io::{Errno, pread};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::HandshakeKind;
@@ -109,9 +109,9 @@ impl TlsSession {
         }
         loop {
             match self.flush(fd).1 {
-                Progress::Done => {}
-                Progress::Failed(_) => return Handshake::Failed(TlsFailure::ClientLeft),
-                Progress::Blocked | Progress::Yield => return Handshake::Write,
+                SendProgress::Done => {}
+                SendProgress::Failed(_) => return Handshake::Failed(TlsFailure::ClientLeft),
+                SendProgress::Blocked | SendProgress::Yield => return Handshake::Write,
             }
             if !self.connection.is_handshaking() {
                 self.complete = true;
@@ -216,7 +216,7 @@ impl TlsSession {
     }
 
     /// Sends encrypted bytes. Returns the bytes that the socket took.
-    fn flush(&mut self, fd: BorrowedFd<'_>) -> (u64, Progress) {
+    fn flush(&mut self, fd: BorrowedFd<'_>) -> (u64, SendProgress) {
         let mut total = 0;
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Socket { fd, short: false }) {
@@ -227,17 +227,22 @@ impl TlsSession {
                 }
             }
         }
-        (total, Progress::Done)
+        (total, SendProgress::Done)
     }
 
     /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` consumed, the
     /// bytes that the kernel took, and the result: bytes that are only encrypted are not done.
-    pub(crate) fn write_out(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, Progress) {
+    pub(crate) fn write_out(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        output: &[u8],
+        tail: &mut Tail,
+    ) -> (usize, u64, SendProgress) {
         let (mut sent, mut total) = (0, 0);
         for _ in 0..BATCHES_MAX {
             let (count, progress) = self.flush(fd);
             total += count;
-            if progress != Progress::Done {
+            if progress != SendProgress::Done {
                 return (sent, total, progress);
             }
             let mut room = BATCH_BYTES;
@@ -245,15 +250,15 @@ impl TlsSession {
             if sent == output.len()
                 && let Err(reason) = self.encrypt_tail(tail, &mut room)
             {
-                return (sent, total, Progress::Failed(reason));
+                return (sent, total, SendProgress::Failed(reason));
             }
             if !self.connection.wants_write() {
-                return (sent, total, Progress::Done);
+                return (sent, total, SendProgress::Done);
             }
         }
         let (count, progress) = self.flush(fd);
         total += count;
-        (sent, total, if progress == Progress::Done { Progress::Yield } else { progress })
+        (sent, total, if progress == SendProgress::Done { SendProgress::Yield } else { progress })
     }
 
     fn encrypt(&mut self, bytes: &[u8], room: &mut usize) -> usize {

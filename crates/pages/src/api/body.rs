@@ -1,10 +1,10 @@
 //! A request's content as read for a page: whole, or as a form whose files are spooled.
 
-use super::budget::{Exhausted, Share};
+use super::budget::{Exhausted, RequestBudget};
 use super::form::{TooManyFields, parse_form};
-use super::multipart::{MultipartDecoder, PartHead, Parts, Stop};
+use super::multipart::{MultipartDecoder, MultipartStop, PartHead, Parts};
 use super::refusal::PageRefusal;
-use flatout_net::content::{Content, ContentPiece};
+use flatout_net::content::{ContentPiece, RequestContent};
 use flatout_net::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
 use std::path::Path;
@@ -40,13 +40,13 @@ impl From<Exhausted> for PageRefusal {
 }
 
 /// A name and a value.
-pub(crate) type Field = (Box<[u8]>, Box<[u8]>);
+pub(crate) type FormField = (Box<[u8]>, Box<[u8]>);
 
 /// A parsed form.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     /// Name and value of each field, in order of arrival.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<FormField>,
     /// The files.
     pub(crate) files: Vec<File>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Form {
 impl Form {
     /// Its bytes in memory.
     pub(crate) fn held_bytes(&self) -> usize {
-        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + size_of::<Field>());
+        let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + size_of::<FormField>());
         let files = self.files.iter().map(|file| file.spool.held_bytes() + size_of::<File>());
         fields.sum::<usize>() + files.sum::<usize>()
     }
@@ -75,9 +75,9 @@ pub(crate) struct File {
 
 /// Reads all of `content`, accounted in `share`.
 pub(crate) async fn read_whole(
-    content: Content,
+    content: RequestContent,
     limits: BodyLimits,
-    share: &mut Share,
+    share: &mut RequestBudget,
 ) -> Result<Vec<u8>, PageRefusal> {
     let declared = content.length().unwrap_or(0);
     if declared > limits.form_bytes_max {
@@ -112,11 +112,11 @@ pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
 /// Reads `content` as `multipart/form-data` with `boundary`; files are spooled in `folder`, and everything is
 /// accounted in `share`.
 pub(crate) async fn read_multipart(
-    content: Content,
+    content: RequestContent,
     boundary: &[u8],
     limits: BodyLimits,
     folder: &Path,
-    share: &mut Share,
+    share: &mut RequestBudget,
 ) -> Result<Form, PageRefusal> {
     // Delimiters and part heads come on top; the exact bounds are enforced per part.
     let all_max = limits.form_bytes_max.saturating_add(limits.upload_bytes_max).saturating_add(1 << 20);
@@ -129,8 +129,8 @@ pub(crate) async fn read_multipart(
         match poll_fn(|context| content.poll_piece(context)).await {
             ContentPiece::Bytes(bytes) => {
                 decoder.feed(&bytes, &mut collector).map_err(|stop| match stop {
-                    Stop::Malformed(_) => PageRefusal::FormMalformed,
-                    Stop::Refused(refusal) => refusal,
+                    MultipartStop::Malformed(_) => PageRefusal::FormMalformed,
+                    MultipartStop::Refused(refusal) => refusal,
                 })?;
             }
             ContentPiece::End(_) => break,
@@ -145,15 +145,15 @@ pub(crate) async fn read_multipart(
 struct Collector<'a> {
     form: Form,
     limits: BodyLimits,
-    share: &'a mut Share,
+    share: &'a mut RequestBudget,
     file: Rc<SpoolFile>,
     parts: usize,
     form_bytes: u64,
     upload_bytes: u64,
-    now: Part,
+    now: FormPart,
 }
 
-enum Part {
+enum FormPart {
     None,
     Field(Vec<u8>, Vec<u8>),
     File,
@@ -162,7 +162,7 @@ enum Part {
 }
 
 impl<'a> Collector<'a> {
-    fn new(limits: BodyLimits, folder: &Path, share: &'a mut Share) -> Self {
+    fn new(limits: BodyLimits, folder: &Path, share: &'a mut RequestBudget) -> Self {
         Self {
             form: Form::default(),
             limits,
@@ -171,7 +171,7 @@ impl<'a> Collector<'a> {
             parts: 0,
             form_bytes: 0,
             upload_bytes: 0,
-            now: Part::None,
+            now: FormPart::None,
         }
     }
 
@@ -202,8 +202,8 @@ impl Parts for Collector<'_> {
         }
         self.add_form_bytes(head.name.len())?;
         self.now = match head.file_name {
-            None => Part::Field(head.name, Vec::new()),
-            Some(name) if name.is_empty() => Part::Unchosen,
+            None => FormPart::Field(head.name, Vec::new()),
+            Some(name) if name.is_empty() => FormPart::Unchosen,
             Some(_) if self.form.files.len() == FILES_MAX => return Err(PageRefusal::FormTooManyFields),
             Some(name) => {
                 self.form.files.push(File {
@@ -212,7 +212,7 @@ impl Parts for Collector<'_> {
                     media_type: head.media_type.map(Into::into),
                     spool: Rc::default(),
                 });
-                Part::File
+                FormPart::File
             }
         };
         Ok(())
@@ -220,11 +220,11 @@ impl Parts for Collector<'_> {
 
     fn part_bytes(&mut self, bytes: &[u8]) -> Result<(), PageRefusal> {
         match &mut self.now {
-            Part::Field(_, value) => {
+            FormPart::Field(_, value) => {
                 value.extend_from_slice(bytes);
                 self.add_form_bytes(bytes.len())
             }
-            Part::File => {
+            FormPart::File => {
                 self.upload_bytes += bytes.len() as u64;
                 if self.upload_bytes > self.limits.upload_bytes_max {
                     return Err(PageRefusal::UploadTooLarge);
@@ -234,12 +234,12 @@ impl Parts for Collector<'_> {
                 file.spool.append(bytes, &self.file).map_err(|_| PageRefusal::SpoolFailed)
             }
             // The content of a part without a file name is counted and dropped.
-            Part::None | Part::Unchosen => self.add_form_bytes(bytes.len()),
+            FormPart::None | FormPart::Unchosen => self.add_form_bytes(bytes.len()),
         }
     }
 
     fn end_part(&mut self) -> Result<(), PageRefusal> {
-        if let Part::Field(name, value) = std::mem::replace(&mut self.now, Part::None) {
+        if let FormPart::Field(name, value) = std::mem::replace(&mut self.now, FormPart::None) {
             let came = value.len();
             let value = replace_invalid(value);
             self.add_form_bytes(value.len() - came.min(value.len()))?;
@@ -263,19 +263,19 @@ fn bare_name(name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::{BodyLimits, Collector, PARTS_MAX, bare_name, parse_urlencoded};
-    use crate::api::budget::Budget;
-    use crate::api::multipart::{MultipartDecoder, Stop};
+    use crate::api::budget::ContentBudget;
+    use crate::api::multipart::{MultipartDecoder, MultipartStop};
     use crate::api::refusal::PageRefusal;
     use std::sync::Arc;
 
     fn collect(content: &[u8], limits: BodyLimits) -> Result<super::Form, PageRefusal> {
         let folder = std::env::temp_dir();
-        let mut share = Arc::new(Budget::default()).share(None);
+        let mut share = Arc::new(ContentBudget::default()).share(None);
         let mut collector = Collector::new(limits, &folder, &mut share);
         match MultipartDecoder::new(b"b").feed(content, &mut collector) {
             Ok((_, true)) => Ok(collector.form),
-            Ok(_) | Err(Stop::Malformed(_)) => Err(PageRefusal::FormMalformed),
-            Err(Stop::Refused(refusal)) => Err(refusal),
+            Ok(_) | Err(MultipartStop::Malformed(_)) => Err(PageRefusal::FormMalformed),
+            Err(MultipartStop::Refused(refusal)) => Err(refusal),
         }
     }
 

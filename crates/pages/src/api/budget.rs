@@ -21,7 +21,7 @@ const CLIENT_PART: u64 = 4;
 
 /// The bound, and the bytes in use.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ContentBudget {
     bytes_max: AtomicU64,
     /// Upper bound of one request, in bytes, which any client may use.
     request_bytes: AtomicU64,
@@ -30,7 +30,7 @@ pub struct Budget {
     clients: Mutex<HashMap<Option<Client>, u64, RandomState>>,
 }
 
-impl Default for Budget {
+impl Default for ContentBudget {
     fn default() -> Self {
         Self::new(BYTES_MIN)
     }
@@ -53,7 +53,7 @@ impl Client {
     }
 }
 
-impl Budget {
+impl ContentBudget {
     /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self {
@@ -92,8 +92,8 @@ impl Budget {
     }
 
     /// An empty share for the client at this address.
-    pub fn share(self: &Arc<Self>, client: Option<IpAddr>) -> Share {
-        Share { budget: Arc::clone(self), client: client.map(Client::of), used_bytes: 0, taken_bytes: 0 }
+    pub fn share(self: &Arc<Self>, client: Option<IpAddr>) -> RequestBudget {
+        RequestBudget { budget: Arc::clone(self), client: client.map(Client::of), used_bytes: 0, taken_bytes: 0 }
     }
 
     /// Returns whether the client at this address has enough left for another request: a quarter of its share.
@@ -138,14 +138,14 @@ impl Budget {
 
 /// One request's use of the budget, given back on drop.
 #[derive(Debug)]
-pub struct Share {
-    budget: Arc<Budget>,
+pub struct RequestBudget {
+    budget: Arc<ContentBudget>,
     client: Option<Client>,
     used_bytes: u64,
     taken_bytes: u64,
 }
 
-impl Share {
+impl RequestBudget {
     /// Takes `bytes` more.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for RequestBudget {
     fn drop(&mut self) {
         if self.taken_bytes > 0 {
             self.budget.give_back(self.client, self.taken_bytes);
@@ -195,7 +195,7 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Exhausted, STEP_BYTES};
+    use super::{ContentBudget, Exhausted, STEP_BYTES};
     use std::net::IpAddr;
     use std::sync::Arc;
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_bounded_and_comes_back() {
-        let budget = Arc::new(Budget::new(3 * STEP_BYTES));
+        let budget = Arc::new(ContentBudget::new(3 * STEP_BYTES));
         budget.make_room_for(STEP_BYTES);
         let mut one = budget.share(client("192.0.2.1"));
         one.grow(1).unwrap();
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn one_client_holds_a_quarter() {
-        let budget = Arc::new(Budget::new(8 * STEP_BYTES));
+        let budget = Arc::new(ContentBudget::new(8 * STEP_BYTES));
         let hold = |address: &str| {
             let mut share = budget.share(client(address));
             share.grow(STEP_BYTES as usize).map(|()| share)

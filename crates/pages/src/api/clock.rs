@@ -2,7 +2,7 @@
 
 use super::Api;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use flatout_net::clock::Now;
 use jiff::civil::DateTime;
 use jiff::fmt::rfc2822;
@@ -29,7 +29,7 @@ struct Ticking {
 }
 
 impl Ticking {
-    fn text(&mut self, lua: &Lua, zone: &TimeZone) -> Result<LuaString, Fault> {
+    fn text(&mut self, lua: &Lua, zone: &TimeZone) -> Result<LuaString, NativeError> {
         let now_s = Now::read().unix_s;
         if let Some(text) = self.text.as_ref().filter(|_| self.second == now_s) {
             return Ok(text.clone());
@@ -100,7 +100,7 @@ fn or_now(time_s: Option<f64>) -> f64 {
     time_s.unwrap_or_else(|| Now::read().unix_s as f64)
 }
 
-fn whole(time_s: f64) -> Result<i64, Fault> {
+fn whole(time_s: f64) -> Result<i64, NativeError> {
     // Years 1 to 9999, which every format can represent.
     let whole = time_s.floor();
     if (-62_135_596_800.0..253_402_207_200.0).contains(&whole) {
@@ -110,12 +110,12 @@ fn whole(time_s: f64) -> Result<i64, Fault> {
     }
 }
 
-fn zoned(time_s: f64, zone: &TimeZone) -> Result<Zoned, Fault> {
-    let timestamp = Timestamp::from_second(whole(time_s)?).map_err(|error| Fault::from(error.to_string()))?;
+fn zoned(time_s: f64, zone: &TimeZone) -> Result<Zoned, NativeError> {
+    let timestamp = Timestamp::from_second(whole(time_s)?).map_err(|error| NativeError::from(error.to_string()))?;
     Ok(timestamp.to_zoned(zone.clone()))
 }
 
-fn named_zone(name: Option<&LuaString>, local: &TimeZone) -> Result<TimeZone, Fault> {
+fn named_zone(name: Option<&LuaString>, local: &TimeZone) -> Result<TimeZone, NativeError> {
     let Some(name) = name else { return Ok(local.clone()) };
     let name = text_of(name)?;
     if name.eq_ignore_ascii_case("UTC") {
@@ -127,7 +127,7 @@ fn named_zone(name: Option<&LuaString>, local: &TimeZone) -> Result<TimeZone, Fa
     TimeZone::get(&name).map_err(|_| format!("there is no time zone \"{name}\" here").into())
 }
 
-fn text_of(text: &LuaString) -> Result<String, Fault> {
+fn text_of(text: &LuaString) -> Result<String, NativeError> {
     let bytes = text.as_bytes();
     if bytes.len() > FORMAT_BYTES_MAX {
         return Err("the format is longer than 256 bytes".into());
@@ -135,7 +135,7 @@ fn text_of(text: &LuaString) -> Result<String, Fault> {
     std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is no UTF-8".into())
 }
 
-fn format(zoned: &Zoned, how: &str) -> Result<String, Fault> {
+fn format(zoned: &Zoned, how: &str) -> Result<String, NativeError> {
     jiff::fmt::strtime::format(how, zoned).map_err(|error| format!("the format \"{how}\" is wrong: {error}").into())
 }
 

@@ -2,21 +2,21 @@
 
 use super::Api;
 use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole};
-use super::budget::Share;
+use super::budget::RequestBudget;
 use super::form::is_media_type;
 use super::multipart::parse_boundary;
 use super::reads;
-use super::refusal::{PageRefusal, Refused};
+use super::refusal::{PageRefusal, RefusalCell};
 use crate::exchange::{Beside, Exchange, Held};
-use crate::sandbox::wait::Fault;
-use flatout_net::content::{Content, Offers};
+use crate::sandbox::wait::NativeError;
+use flatout_net::content::{Offers, RequestContent};
 use mlua::{Lua, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The state of one request's content.
 #[derive(Clone, Default)]
-enum State {
+enum ContentState {
     #[default]
     Unread,
     /// Being read by a suspended part of the page.
@@ -28,10 +28,10 @@ enum State {
 
 /// The cached content of a request, in its exchange.
 #[derive(Clone, Default)]
-struct Kept {
-    state: Rc<RefCell<State>>,
+struct ContentCache {
+    state: Rc<RefCell<ContentState>>,
     /// The process's budget and the run's memory used by the cached content.
-    held: Rc<RefCell<Option<(Share, Held)>>>,
+    held: Rc<RefCell<Option<(RequestBudget, Held)>>>,
 }
 
 /// A form, and its table in the page.
@@ -71,27 +71,27 @@ impl ReadForm {
 }
 
 /// The inputs for reading the content.
-pub(super) struct Reading {
+pub(super) struct ContentReading {
     api: Rc<Api>,
     limits: BodyLimits,
     pub(super) content_type: Vec<u8>,
-    content: Option<Content>,
-    kept: Kept,
-    share: Share,
+    content: Option<RequestContent>,
+    kept: ContentCache,
+    share: RequestBudget,
     beside: Beside,
-    pub(super) refused: Refused,
+    pub(super) refused: RefusalCell,
 }
 
 /// The content of the current request, taken from the connection unless it was read. A response that depends on
 /// content is private to the sender, as caches do not key on content.
-pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, Fault> {
+pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<ContentReading, NativeError> {
     if exchange.offers.is_some() {
         reads::note_private(exchange)?;
     }
-    let kept = exchange.slot::<Kept>().clone();
-    let unread = matches!(*kept.state.borrow(), State::Unread);
+    let kept = exchange.slot::<ContentCache>().clone();
+    let unread = matches!(*kept.state.borrow(), ContentState::Unread);
     let content = exchange.offers.as_ref().filter(|_| unread).and_then(Offers::take_content);
-    Ok(Reading {
+    Ok(ContentReading {
         api: Rc::clone(api),
         limits: api.settings.body,
         content_type: exchange.facts.field("content-type").unwrap_or_default().to_vec(),
@@ -99,45 +99,45 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<Reading, F
         kept,
         share: api.settings.budget.share(exchange.facts.client().map(|client| client.ip())),
         beside: Beside::of(exchange),
-        refused: Refused::of(exchange),
+        refused: RefusalCell::of(exchange),
     })
 }
 
 /// The request's form; empty if there is no content.
-pub(super) async fn read_form(mut reading: Reading) -> Result<Rc<ReadForm>, Fault> {
-    let state = reading.kept.state.replace(State::Reading);
+pub(super) async fn read_form(mut reading: ContentReading) -> Result<Rc<ReadForm>, NativeError> {
+    let state = reading.kept.state.replace(ContentState::Reading);
     let read = match state {
-        State::Form(form) => Ok(form),
-        State::Refused(refusal) => Err(refusal),
-        State::Reading => return Err("the content is being read already".into()),
-        State::Whole(text) => form_of(parse_whole(&reading.content_type, &text)),
-        State::Unread => match reading.content.take() {
+        ContentState::Form(form) => Ok(form),
+        ContentState::Refused(refusal) => Err(refusal),
+        ContentState::Reading => return Err("the content is being read already".into()),
+        ContentState::Whole(text) => form_of(parse_whole(&reading.content_type, &text)),
+        ContentState::Unread => match reading.content.take() {
             None => Ok(Rc::default()),
             Some(content) => form_of(receive_form(&mut reading, content).await),
         },
     };
     let bytes = read.as_ref().map_or(0, |form: &Rc<ReadForm>| form.form.held_bytes());
-    keep(reading, read, bytes, State::Form)
+    keep(reading, read, bytes, ContentState::Form)
 }
 
 /// The content as text.
-pub(super) async fn read_text(mut reading: Reading) -> Result<Rc<[u8]>, Fault> {
-    let state = reading.kept.state.replace(State::Reading);
+pub(super) async fn read_text(mut reading: ContentReading) -> Result<Rc<[u8]>, NativeError> {
+    let state = reading.kept.state.replace(ContentState::Reading);
     let read = match state {
-        State::Whole(text) => Ok(text),
-        State::Refused(refusal) => Err(refusal),
-        State::Reading => return Err("the content is being read already".into()),
-        State::Form(form) => {
-            reading.kept.state.replace(State::Form(form));
+        ContentState::Whole(text) => Ok(text),
+        ContentState::Refused(refusal) => Err(refusal),
+        ContentState::Reading => return Err("the content is being read already".into()),
+        ContentState::Form(form) => {
+            reading.kept.state.replace(ContentState::Form(form));
             return Err("the content was read as a form already".into());
         }
-        State::Unread => match reading.content.take() {
+        ContentState::Unread => match reading.content.take() {
             None => Ok(Rc::from(&b""[..])),
             Some(content) => read_whole(content, reading.limits, &mut reading.share).await.map(Rc::from),
         },
     };
     let bytes = read.as_ref().map_or(0, |text: &Rc<[u8]>| text.len());
-    keep(reading, read, bytes, State::Whole)
+    keep(reading, read, bytes, ContentState::Whole)
 }
 
 fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal> {
@@ -146,16 +146,16 @@ fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal>
 
 /// Caches the result, of which `bytes` are in memory, or the error.
 fn keep<T: Clone>(
-    reading: Reading,
+    reading: ContentReading,
     read: Result<T, PageRefusal>,
     bytes: usize,
-    state: fn(T) -> State,
-) -> Result<T, Fault> {
+    state: fn(T) -> ContentState,
+) -> Result<T, NativeError> {
     let before = reading.kept.state.replace(match &read {
         Ok(value) => state(value.clone()),
-        Err(refusal) => State::Refused(*refusal),
+        Err(refusal) => ContentState::Refused(*refusal),
     });
-    debug_assert!(matches!(before, State::Reading));
+    debug_assert!(matches!(before, ContentState::Reading));
     let mut held = reading.kept.held.borrow_mut();
     // Earlier results that were dropped no longer count; their share of the budget remains for the new one.
     let before = held.take().map(|(share, _)| share);
@@ -178,7 +178,7 @@ fn parse_whole(content_type: &[u8], text: &[u8]) -> Result<Form, PageRefusal> {
     }
 }
 
-async fn receive_form(reading: &mut Reading, content: Content) -> Result<Form, PageRefusal> {
+async fn receive_form(reading: &mut ContentReading, content: RequestContent) -> Result<Form, PageRefusal> {
     if is_urlencoded(&reading.content_type) {
         return parse_urlencoded(&read_whole(content, reading.limits, &mut reading.share).await?);
     }
@@ -194,8 +194,8 @@ async fn receive_form(reading: &mut Reading, content: Content) -> Result<Form, P
 
 /// The form of the current request, if it has been read.
 pub(super) fn known_form(exchange: &mut Exchange) -> Option<Rc<ReadForm>> {
-    match &*exchange.slot_if::<Kept>()?.state.borrow() {
-        State::Form(form) => Some(Rc::clone(form)),
+    match &*exchange.slot_if::<ContentCache>()?.state.borrow() {
+        ContentState::Form(form) => Some(Rc::clone(form)),
         _ => None,
     }
 }

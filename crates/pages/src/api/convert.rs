@@ -3,7 +3,7 @@
 use super::form::{decode_component, encode_component};
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use crate::template::escape;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use flatout_http::base64;
@@ -33,7 +33,7 @@ fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
 }
 
 /// Rejects texts that would take too long.
-pub(super) fn check_length(text: &LuaString) -> Result<(), Fault> {
+pub(super) fn check_length(text: &LuaString) -> Result<(), NativeError> {
     if text.as_bytes().len() > INPUT_BYTES_MAX {
         return Err("the text is longer than 256 KiB, which is the most for one call".into());
     }
@@ -47,7 +47,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         let made = sandbox.function(move |lua, _, text: LuaString| {
             check_length(&text)?;
             // An invalid text yields nil, as it often comes from elsewhere.
-            convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(Fault::from)
+            convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(NativeError::from)
         })?;
         let known = tables.iter().find(|(known, _)| *known == table_name).map(|(_, table)| table.clone());
         let table = if let Some(table) = known {
@@ -94,7 +94,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 }
 
 /// Encodes names and values as a URL's query, in the order of the names.
-fn query(fields: &Table) -> Result<Vec<u8>, Fault> {
+fn query(fields: &Table) -> Result<Vec<u8>, NativeError> {
     let mut pairs = Vec::new();
     fields.for_each(|name: LuaString, value: Value| {
         if pairs.len() == super::form::FIELDS_MAX {

@@ -4,11 +4,11 @@
 //! bypass it, and none waits for the writer that its own page holds.
 
 use super::Api;
-use super::refusal::{PageRefusal, Refused};
+use super::refusal::{PageRefusal, RefusalCell};
 use crate::exchange::{Exchange, Unfinished};
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
-use crate::sandbox::wait::{Fault, Made, Wanted, wanted};
+use crate::sandbox::wait::{Made, NativeError, Wanted, wanted};
 use flatout_data::{DataError, DataReason, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
@@ -193,7 +193,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
             return Err("a transaction within a transaction is not possible".into());
         }
         let pending = database(&using)?.begin();
-        let refused = Refused::of(exchange);
+        let refused = RefusalCell::of(exchange);
         let unfinished = Unfinished::of(exchange);
         Ok(wanted(async move {
             let transaction = pending.await.map_err(|error| told(&error, &refused))?;
@@ -206,7 +206,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
         let pending = transaction.ok_or("the transaction has ended already")?.commit();
-        let refused = Refused::of(exchange);
+        let refused = RefusalCell::of(exchange);
         Ok(wanted(async move { pending.await.map_err(|error| told(&error, &refused)) }))
     })?;
     let rollback = sandbox.waiting(|_, exchange, (): ()| {
@@ -223,7 +223,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
     sandbox.lua().load(TRANSACTION).set_name(format!("={PRELUDE}")).call((begin, commit, rollback, sandbox.raw_pcall()))
 }
 
-fn database(api: &Api) -> Result<&Database, Fault> {
+fn database(api: &Api) -> Result<&Database, NativeError> {
     api.settings
         .database
         .as_ref()
@@ -238,12 +238,12 @@ fn run(
     parameters: &[Value],
     writes: bool,
     make: Make,
-) -> Result<Wanted, Fault> {
+) -> Result<Wanted, NativeError> {
     let sql = sql.as_bytes();
     let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
     let parameters = bound(parameters)?;
     let database = database(api)?;
-    let refused = Refused::of(exchange);
+    let refused = RefusalCell::of(exchange);
     let leading = exchange.slot_if::<Leading>().map(|leading| leading.0.borrow());
     let pending = match leading.as_deref().and_then(Option::as_ref) {
         Some(transaction) => transaction.execute(sql, parameters),
@@ -258,7 +258,7 @@ fn run(
 
 /// The error for the page. If the page does not catch it, the response is 503 if the statement was never started
 /// because the database is overloaded, and 507 if the disk is full.
-fn told(error: &DataError, refused: &Refused) -> Fault {
+fn told(error: &DataError, refused: &RefusalCell) -> NativeError {
     match error.reason {
         DataReason::QueueFull | DataReason::QueueTimeout | DataReason::LockTimeout => {
             format!("{error} {}", refused.refuse(PageRefusal::DatabaseBusy)).into()
@@ -269,7 +269,7 @@ fn told(error: &DataError, refused: &Refused) -> Fault {
 }
 
 /// Parameters for `?` in order, or one table of names for `:name`.
-fn bound(values: &[Value]) -> Result<Parameters, Fault> {
+fn bound(values: &[Value]) -> Result<Parameters, NativeError> {
     if let [Value::Table(named)] = values {
         let mut parameters = Vec::new();
         named.for_each(|name: Value, value: Value| {
@@ -284,11 +284,11 @@ fn bound(values: &[Value]) -> Result<Parameters, Fault> {
         })?;
         return Ok(Parameters::Named(parameters));
     }
-    Ok(Parameters::from(values.iter().map(cell).collect::<Result<Vec<Cell>, Fault>>()?))
+    Ok(Parameters::from(values.iter().map(cell).collect::<Result<Vec<Cell>, NativeError>>()?))
 }
 
 /// Converts a page's value to SQLite.
-fn cell(value: &Value) -> Result<Cell, Fault> {
+fn cell(value: &Value) -> Result<Cell, NativeError> {
     match value {
         Value::Nil => Ok(Cell::Null),
         null if *null == Value::NULL => Ok(Cell::Null),

@@ -2,7 +2,7 @@
 
 use super::convert::check_length;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA512, digest};
 use aws_lc_rs::hmac;
@@ -51,7 +51,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("random", random)
 }
 
-fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, Fault> {
+fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, NativeError> {
     let count = count.unwrap_or(16.0);
     if count.fract() != 0.0 || !(1.0..=RANDOM_BYTES_MAX as f64).contains(&count) {
         return Err("one call gives 1 to 4096 random bytes".into());
@@ -62,6 +62,6 @@ fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, Fault> {
 }
 
 /// Fills `bytes` with cryptographically secure random bytes.
-pub(super) fn fill(bytes: &mut [u8]) -> Result<(), Fault> {
+pub(super) fn fill(bytes: &mut [u8]) -> Result<(), NativeError> {
     aws_lc_rs::rand::fill(bytes).map_err(|_| "the system gave no random numbers".into())
 }

@@ -1,11 +1,11 @@
 //! `fetch`: a request to a configured upstream, whose response is read whole.
 
 use super::Api;
-use super::budget::{Exhausted, Share};
+use super::budget::{Exhausted, RequestBudget};
 use super::field::is_value;
 use super::response::number;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, Made, Wanted};
+use crate::sandbox::wait::{Made, NativeError, Wanted};
 use flatout_http::head::FieldStorage;
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
@@ -67,12 +67,17 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("fetch", made)
 }
 
-fn prepare(api: &Api, upstream: &LuaString, path: &LuaString, options: Option<&Table>) -> Result<Prepared, Fault> {
+fn prepare(
+    api: &Api,
+    upstream: &LuaString,
+    path: &LuaString,
+    options: Option<&Table>,
+) -> Result<Prepared, NativeError> {
     let upstreams = &api.settings.upstreams;
     let name = upstream.to_string_lossy();
     let address = upstreams.get(&name).ok_or_else(|| {
         let known: Vec<&str> = upstreams.keys().map(String::as_str).collect();
-        Fault::from(format!(
+        NativeError::from(format!(
             "there is no upstream \"{}\": {}",
             name.escape_debug(),
             if known.is_empty() {
@@ -155,12 +160,16 @@ impl Prepared {
 }
 
 /// Sends the request; an error is the name of a reason.
-async fn fetch(client: &OriginClient, prepared: Prepared, share: &mut Share) -> Result<Fetched, &'static str> {
+async fn fetch(client: &OriginClient, prepared: Prepared, share: &mut RequestBudget) -> Result<Fetched, &'static str> {
     let timeout_ms = prepared.timeout_ms;
     client.within(timeout_ms, exchange(client, prepared, share)).await.unwrap_or(Err("fetch_timeout"))
 }
 
-async fn exchange(client: &OriginClient, prepared: Prepared, share: &mut Share) -> Result<Fetched, &'static str> {
+async fn exchange(
+    client: &OriginClient,
+    prepared: Prepared,
+    share: &mut RequestBudget,
+) -> Result<Fetched, &'static str> {
     let content = match prepared.body {
         Some(body) => OutgoingContent::Bytes(SharedBytes::from_buffer(body)),
         None if matches!(&*prepared.method, "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
@@ -186,7 +195,7 @@ fn fields(incoming: &Incoming) -> Vec<(String, Vec<u8>)> {
     fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_vec())).collect()
 }
 
-async fn read(incoming: &mut Incoming, share: &mut Share) -> Result<Vec<u8>, &'static str> {
+async fn read(incoming: &mut Incoming, share: &mut RequestBudget) -> Result<Vec<u8>, &'static str> {
     let mut content = Vec::new();
     loop {
         match incoming.body.piece().await {

@@ -3,7 +3,7 @@
 use super::Api;
 use super::policy::parse_seconds;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use flatout_data::{KvError, KvValue};
 use flatout_net::clock::Now;
 use mlua::{Lua, LuaString, Value};
@@ -53,7 +53,7 @@ fn now_ms() -> u64 {
 }
 
 /// Parses a lifetime: seconds, or a text such as `"5m"`.
-fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, Fault> {
+fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, NativeError> {
     let seconds = match ttl {
         None | Some(Value::Nil) => return Ok(None),
         Some(Value::Integer(number)) => u64::try_from(*number).ok().map(|seconds| seconds.saturating_mul(1000)),
@@ -71,7 +71,7 @@ fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, Fault> {
     }
 }
 
-fn kept(value: &Value) -> Result<KvValue, Fault> {
+fn kept(value: &Value) -> Result<KvValue, NativeError> {
     match value {
         Value::String(text) => Ok(KvValue::Bytes(text.as_bytes()[..].into())),
         Value::Boolean(value) => Ok(KvValue::Boolean(*value)),
@@ -85,7 +85,7 @@ fn kept(value: &Value) -> Result<KvValue, Fault> {
     }
 }
 
-fn shown(lua: &Lua, value: &KvValue) -> Result<Value, Fault> {
+fn shown(lua: &Lua, value: &KvValue) -> Result<Value, NativeError> {
     Ok(match value {
         KvValue::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
         KvValue::Integer(number) => super::db::integer(lua, *number)?,
@@ -94,7 +94,7 @@ fn shown(lua: &Lua, value: &KvValue) -> Result<Value, Fault> {
     })
 }
 
-fn told(error: KvError) -> Fault {
+fn told(error: KvError) -> NativeError {
     match error {
         KvError::Key => "the key is empty or too long".into(),
         KvError::Value => "the value is too large for kv".into(),

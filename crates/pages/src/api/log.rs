@@ -3,7 +3,7 @@
 use crate::exchange::{Abandoned, Exchange};
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::MARK;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use mlua::{Lua, LuaString};
 use std::borrow::Cow;
 
@@ -61,14 +61,14 @@ pub struct LogLine {
 }
 
 #[derive(Default)]
-struct Lines {
+struct LogLines {
     lines: Vec<LogLine>,
     left_out: usize,
 }
 
 /// Appends a line of the page.
 pub(crate) fn add(exchange: &mut Exchange, line: LogLine) {
-    let lines = exchange.slot::<Lines>();
+    let lines = exchange.slot::<LogLines>();
     if lines.lines.len() < LINES_MAX {
         lines.lines.push(line);
     } else {
@@ -88,7 +88,7 @@ pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
         let text = ABANDONED.to_owned();
         add(exchange, LogLine { level: LogLevel::Warn, text, chunk: String::new(), line });
     }
-    let Some(lines) = exchange.slot_if::<Lines>() else { return Vec::new() };
+    let Some(lines) = exchange.slot_if::<LogLines>() else { return Vec::new() };
     let mut taken = std::mem::take(&mut lines.lines);
     let left_out = std::mem::take(&mut lines.left_out);
     if left_out > 0 {
@@ -120,7 +120,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         let (level, text) = match second {
             Some(text) => {
                 let level = LogLevel::parse(&first.as_bytes())
-                    .ok_or_else(|| Fault::from("a level is \"debug\", \"info\", \"warn\" or \"error\""))?;
+                    .ok_or_else(|| NativeError::from("a level is \"debug\", \"info\", \"warn\" or \"error\""))?;
                 (level, text)
             }
             None => (LogLevel::Info, first),

@@ -76,7 +76,7 @@ impl MultipartError {
 
 /// Why decoding stopped: malformed content, or a rejection by the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop<R> {
+pub enum MultipartStop<R> {
     /// The content is malformed.
     Malformed(MultipartError),
     /// The consumer rejected a part.
@@ -210,7 +210,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MultipartState {
     Preamble,
     /// After a delimiter and possibly `-`, white space or CR.
     Delimiter,
@@ -229,7 +229,7 @@ pub struct MultipartDecoder {
     delimiter: Vec<u8>,
     /// Matched bytes of the delimiter, in the preamble or a part.
     matched: usize,
-    state: State,
+    state: MultipartState,
     /// Bytes of the preamble or of white space.
     counted: usize,
     /// The part's head so far.
@@ -242,35 +242,35 @@ impl MultipartDecoder {
         let mut delimiter = b"\r\n--".to_vec();
         delimiter.extend_from_slice(boundary);
         // The first delimiter needs no preceding line end.
-        Self { delimiter, matched: 2, state: State::Preamble, counted: 0, head: Vec::new() }
+        Self { delimiter, matched: 2, state: MultipartState::Preamble, counted: 0, head: Vec::new() }
     }
 
     /// Consumes `input`, and hands its content to `parts`. Returns the bytes used, and whether the last delimiter has
     /// arrived. The epilogue after it is ignored (RFC 2046 §5.1.1).
-    pub fn feed<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<(usize, bool), Stop<P::Refusal>> {
+    pub fn feed<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<(usize, bool), MultipartStop<P::Refusal>> {
         let mut at = 0;
-        while at < input.len() && self.state != State::End {
+        while at < input.len() && self.state != MultipartState::End {
             at += match self.state {
-                State::Preamble | State::Body => self.feed_content(&input[at..], parts)?,
-                State::Head => self.feed_head(&input[at..], parts)?,
+                MultipartState::Preamble | MultipartState::Body => self.feed_content(&input[at..], parts)?,
+                MultipartState::Head => self.feed_head(&input[at..], parts)?,
                 _ => {
-                    self.state = self.after_delimiter(input[at]).map_err(Stop::Malformed)?;
+                    self.state = self.after_delimiter(input[at]).map_err(MultipartStop::Malformed)?;
                     1
                 }
             };
         }
-        Ok((at, self.state == State::End))
+        Ok((at, self.state == MultipartState::End))
     }
 
     /// Checks at the end of the content that it is complete.
     pub fn finish(&self) -> Result<(), MultipartError> {
-        if self.state == State::End { Ok(()) } else { Err(MultipartError::Cut) }
+        if self.state == MultipartState::End { Ok(()) } else { Err(MultipartError::Cut) }
     }
 
     /// Consumes content up to a delimiter. The delimiter's first byte occurs nowhere else in it, so a failed match
     /// contains no other start.
-    fn feed_content<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
-        let in_part = self.state == State::Body;
+    fn feed_content<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, MultipartStop<P::Refusal>> {
+        let in_part = self.state == MultipartState::Body;
         let mut at = 0;
         while at < input.len() {
             if self.matched == 0 {
@@ -286,11 +286,11 @@ impl MultipartDecoder {
                 at += 1;
                 if self.matched == self.delimiter.len() {
                     if in_part {
-                        parts.end_part().map_err(Stop::Refused)?;
+                        parts.end_part().map_err(MultipartStop::Refused)?;
                     }
                     self.matched = 0;
                     self.counted = 0;
-                    self.state = State::Delimiter;
+                    self.state = MultipartState::Delimiter;
                     break;
                 }
             } else {
@@ -304,39 +304,46 @@ impl MultipartDecoder {
         Ok(at)
     }
 
-    fn content<P: Parts>(&mut self, in_part: bool, bytes: &[u8], parts: &mut P) -> Result<(), Stop<P::Refusal>> {
+    fn content<P: Parts>(
+        &mut self,
+        in_part: bool,
+        bytes: &[u8],
+        parts: &mut P,
+    ) -> Result<(), MultipartStop<P::Refusal>> {
         if bytes.is_empty() {
             return Ok(());
         }
         if in_part {
-            return parts.part_bytes(bytes).map_err(Stop::Refused);
+            return parts.part_bytes(bytes).map_err(MultipartStop::Refused);
         }
         self.counted += bytes.len();
         if self.counted > PREAMBLE_BYTES_MAX {
-            return Err(Stop::Malformed(MultipartError::Preamble));
+            return Err(MultipartStop::Malformed(MultipartError::Preamble));
         }
         Ok(())
     }
 
-    fn after_delimiter(&mut self, byte: u8) -> Result<State, MultipartError> {
+    fn after_delimiter(&mut self, byte: u8) -> Result<MultipartState, MultipartError> {
         self.counted += 1;
         match (self.state, byte) {
-            (State::Delimiter, b'-') => Ok(State::Dash),
-            (State::Dash, b'-') => Ok(State::End),
-            (State::Delimiter | State::Padding, b' ' | b'\t') if self.counted <= PADDING_BYTES_MAX => {
-                Ok(State::Padding)
+            (MultipartState::Delimiter, b'-') => Ok(MultipartState::Dash),
+            (MultipartState::Dash, b'-') => Ok(MultipartState::End),
+            (MultipartState::Delimiter | MultipartState::Padding, b' ' | b'\t')
+                if self.counted <= PADDING_BYTES_MAX =>
+            {
+                Ok(MultipartState::Padding)
             }
-            (State::Delimiter | State::Padding, b'\r') => Ok(State::PaddingCr),
-            (State::PaddingCr, b'\n') => {
+            (MultipartState::Delimiter | MultipartState::Padding, b'\r') => Ok(MultipartState::PaddingCr),
+            (MultipartState::PaddingCr, b'\n') => {
                 self.head.clear();
-                Ok(State::Head)
+                Ok(MultipartState::Head)
             }
             _ => Err(MultipartError::Delimiter),
         }
     }
 
     /// Consumes the head including its empty line.
-    fn feed_head<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, Stop<P::Refusal>> {
+    fn feed_head<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, MultipartStop<P::Refusal>> {
         let known = self.head.len();
         let room = (PART_HEAD_BYTES_MAX + 1).saturating_sub(known).min(input.len());
         self.head.extend_from_slice(&input[..room]);
@@ -350,16 +357,16 @@ impl MultipartDecoder {
         // The limit includes the empty line, so that it applies at the same byte however the input is split.
         match end {
             Some(end) if end + 2 <= PART_HEAD_BYTES_MAX => {
-                let head = parse_part_head(&self.head[..end]).map_err(Stop::Malformed)?;
-                parts.begin_part(head).map_err(Stop::Refused)?;
+                let head = parse_part_head(&self.head[..end]).map_err(MultipartStop::Malformed)?;
+                parts.begin_part(head).map_err(MultipartStop::Refused)?;
                 self.head.clear();
-                self.state = State::Body;
+                self.state = MultipartState::Body;
                 // From here on, an empty part may share its line end with the delimiter.
                 self.matched = 0;
                 Ok(end + 2 - known)
             }
             None if self.head.len() <= PART_HEAD_BYTES_MAX => Ok(room),
-            _ => Err(Stop::Malformed(MultipartError::PartHeadTooLong)),
+            _ => Err(MultipartStop::Malformed(MultipartError::PartHeadTooLong)),
         }
     }
 }

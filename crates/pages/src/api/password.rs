@@ -3,9 +3,9 @@
 
 use super::Api;
 use super::digest::fill;
-use super::refusal::{PageRefusal, Refused};
+use super::refusal::{PageRefusal, RefusalCell};
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::{Fault, wanted};
+use crate::sandbox::wait::{NativeError, wanted};
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params};
@@ -29,7 +29,7 @@ const PASSES_MAX: u32 = 16;
 const SALT_BYTES: usize = 16;
 
 /// An operation on a password.
-enum Work {
+enum PasswordOperation {
     /// Hash it.
     Hash([u8; SALT_BYTES]),
     /// Verify it against this hash.
@@ -45,33 +45,33 @@ enum Done {
     IsRight(bool),
 }
 
-struct Job {
+struct PasswordJob {
     password: Vec<u8>,
-    work: Work,
+    work: PasswordOperation,
     answer: oneshot::Sender<Option<Done>>,
 }
 
 /// The thread for hashing and verification, started on first use.
 #[derive(Debug, Default)]
 pub struct Passwords {
-    jobs: OnceLock<Option<SyncSender<Job>>>,
+    jobs: OnceLock<Option<SyncSender<PasswordJob>>>,
 }
 
 impl Passwords {
     /// Queues `work`; `None` if the queue is full, or no thread could be started.
-    fn ask(&self, password: Vec<u8>, work: Work) -> Option<oneshot::Receiver<Option<Done>>> {
+    fn ask(&self, password: Vec<u8>, work: PasswordOperation) -> Option<oneshot::Receiver<Option<Done>>> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.get_or_init(start).as_ref()?;
-        jobs.try_send(Job { password, work, answer }).ok().map(|()| answered)
+        jobs.try_send(PasswordJob { password, work, answer }).ok().map(|()| answered)
     }
 }
 
-fn start() -> Option<SyncSender<Job>> {
+fn start() -> Option<SyncSender<PasswordJob>> {
     let (sender, jobs) = sync_channel(QUEUE_MAX);
     thread::Builder::new().name("page-passwords".to_owned()).spawn(move || work(&jobs)).ok().map(|_| sender)
 }
 
-fn work(jobs: &Receiver<Job>) {
+fn work(jobs: &Receiver<PasswordJob>) {
     while let Ok(mut job) = jobs.recv() {
         if !job.answer.is_closed() {
             let done = job.work.on(&job.password);
@@ -83,7 +83,7 @@ fn work(jobs: &Receiver<Job>) {
     }
 }
 
-impl Work {
+impl PasswordOperation {
     /// `None` if argon2 rejects the input.
     fn on(&self, password: &[u8]) -> Option<Done> {
         let argon2 = Argon2::default();
@@ -117,11 +117,11 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         if text.len() > PASSWORD_BYTES_MAX {
             return Err("a password has at most 1,024 bytes".into());
         }
-        let answered = ask(&using, &Refused::of(exchange), &text, Work::Hash(salt))?;
+        let answered = ask(&using, &RefusalCell::of(exchange), &text, PasswordOperation::Hash(salt))?;
         Ok(wanted(async move {
             match answered.await {
                 Ok(Some(Done::Hash(hash))) => Ok(hash),
-                _ => Err(Fault::from("the password could not be hashed")),
+                _ => Err(NativeError::from("the password could not be hashed")),
             }
         }))
     })?;
@@ -129,17 +129,18 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |_, exchange, (text, stored): (LuaString, Option<LuaString>)| {
         let work = match stored {
-            None => Work::Pretend,
-            Some(stored) => Work::Verify(checked(&stored)?),
+            None => PasswordOperation::Pretend,
+            Some(stored) => PasswordOperation::Verify(checked(&stored)?),
         };
         let text = text.as_bytes();
         // No stored password is that long, and the response takes as long as any other.
-        let (text, work) = if text.len() > PASSWORD_BYTES_MAX { (&b""[..], Work::Pretend) } else { (&text[..], work) };
-        let answered = ask(&using, &Refused::of(exchange), text, work)?;
+        let (text, work) =
+            if text.len() > PASSWORD_BYTES_MAX { (&b""[..], PasswordOperation::Pretend) } else { (&text[..], work) };
+        let answered = ask(&using, &RefusalCell::of(exchange), text, work)?;
         Ok(wanted(async move {
             match answered.await {
                 Ok(Some(Done::IsRight(is_right))) => Ok(is_right),
-                _ => Err(Fault::from("the password could not be verified")),
+                _ => Err(NativeError::from("the password could not be verified")),
             }
         }))
     })?;
@@ -147,7 +148,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("password", password)
 }
 
-fn checked(stored: &LuaString) -> Result<String, Fault> {
+fn checked(stored: &LuaString) -> Result<String, NativeError> {
     let text = stored.to_str().ok().filter(|text| text.len() <= STORED_BYTES_MAX && is_usable(text));
     text.map(|text| text.to_owned()).ok_or_else(|| {
         "what is stored is no hash of argon2, or one of more than 256 MiB or 16 passes: store what password.hash gives"
@@ -155,31 +156,37 @@ fn checked(stored: &LuaString) -> Result<String, Fault> {
     })
 }
 
-fn ask(api: &Api, refused: &Refused, text: &[u8], work: Work) -> Result<oneshot::Receiver<Option<Done>>, Fault> {
+fn ask(
+    api: &Api,
+    refused: &RefusalCell,
+    text: &[u8],
+    work: PasswordOperation,
+) -> Result<oneshot::Receiver<Option<Done>>, NativeError> {
     api.settings.passwords.ask(text.to_vec(), work).ok_or_else(|| refused.refuse(PageRefusal::PasswordsBusy))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Done, Passwords, QUEUE_MAX, Work, is_usable};
+    use super::{Done, PasswordOperation, Passwords, QUEUE_MAX, is_usable};
 
     #[test]
     fn a_hash_is_of_its_password() {
         let passwords = Passwords::default();
         let ask =
             |password: &str, work| passwords.ask(password.into(), work).unwrap().blocking_recv().unwrap().unwrap();
-        let Done::Hash(hash) = ask("secret", Work::Hash([7; 16])) else { panic!("no hash") };
+        let Done::Hash(hash) = ask("secret", PasswordOperation::Hash([7; 16])) else { panic!("no hash") };
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && is_usable(&hash), "{hash}");
-        assert_eq!(ask("secret", Work::Verify(hash.clone())), Done::IsRight(true));
-        assert_eq!(ask("Secret", Work::Verify(hash.clone())), Done::IsRight(false));
-        assert_eq!(ask("", Work::Verify(hash)), Done::IsRight(false));
-        assert_eq!(ask("secret", Work::Pretend), Done::IsRight(false));
+        assert_eq!(ask("secret", PasswordOperation::Verify(hash.clone())), Done::IsRight(true));
+        assert_eq!(ask("Secret", PasswordOperation::Verify(hash.clone())), Done::IsRight(false));
+        assert_eq!(ask("", PasswordOperation::Verify(hash)), Done::IsRight(false));
+        assert_eq!(ask("secret", PasswordOperation::Pretend), Done::IsRight(false));
     }
 
     #[test]
     fn few_wait() {
         let passwords = Passwords::default();
-        let answers: Vec<_> = (0..4 * QUEUE_MAX).map(|_| passwords.ask(Vec::new(), Work::Pretend)).collect();
+        let answers: Vec<_> =
+            (0..4 * QUEUE_MAX).map(|_| passwords.ask(Vec::new(), PasswordOperation::Pretend)).collect();
         assert!(answers[0].is_some());
         assert!(answers.iter().filter(|answer| answer.is_none()).count() >= QUEUE_MAX);
         // Nobody waits for these any more, and none of them is worked on.

@@ -6,7 +6,7 @@
 
 use super::policy;
 use crate::exchange::Exchange;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use flatout_http::token::is_token;
 
 /// Upper bound of field names in one Vary; a page that reads more is sent with `Vary: *`.
@@ -73,7 +73,7 @@ fn is_too_late(exchange: &Exchange) -> bool {
 ///
 /// # Errors
 /// If the head has been sent with a policy that lets caches share the response, and does not name the field.
-pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fault> {
+pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), NativeError> {
     // The host is part of the URL, and a request has no field whose name is not a token.
     if name.eq_ignore_ascii_case(b"host") || !is_token(name) {
         return Ok(());
@@ -103,7 +103,7 @@ pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Fau
 ///
 /// # Errors
 /// As [`note_field`].
-pub(super) fn note_all_fields(exchange: &mut Exchange) -> Result<(), Fault> {
+pub(super) fn note_all_fields(exchange: &mut Exchange) -> Result<(), NativeError> {
     note_private(exchange)?;
     exchange.slot::<Reads>().all = true;
     Ok(())
@@ -113,7 +113,7 @@ pub(super) fn note_all_fields(exchange: &mut Exchange) -> Result<(), Fault> {
 ///
 /// # Errors
 /// If the head has been sent with a policy that lets caches share the response.
-pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), Fault> {
+pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), NativeError> {
     if exchange.slot::<Reads>().private {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! has the refusal's status instead of 500.
 
 use crate::exchange::Exchange;
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -33,18 +33,18 @@ flatout_reason::reasons! {
 
 /// The refusal of one request, which a future can set while the page is suspended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refused(Rc<Cell<Option<PageRefusal>>>);
+pub(crate) struct RefusalCell(Rc<Cell<Option<PageRefusal>>>);
 
-impl Refused {
+impl RefusalCell {
     /// The refusal of the current request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
     /// Records the refusal; returns the error for the page.
-    pub(crate) fn refuse(&self, refusal: PageRefusal) -> Fault {
+    pub(crate) fn refuse(&self, refusal: PageRefusal) -> NativeError {
         self.0.set(Some(refusal));
-        Fault::from(refusal.text())
+        NativeError::from(refusal.text())
     }
 
     pub(crate) fn get(&self) -> Option<PageRefusal> {

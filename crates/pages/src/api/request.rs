@@ -3,23 +3,23 @@
 //! Data of the head are fields, created on first access; anything that must be awaited is a function.
 
 use super::Api;
-use super::content::{ReadForm, Reading, begin, read_form, read_text};
+use super::content::{ContentReading, ReadForm, begin, read_form, read_text};
 use super::cookie::{COOKIES_MAX, parse_cookies};
 use super::form::{decode_component, is_media_type, parse_form};
 use super::reads::{is_private, note_all_fields, note_field, note_private};
 use super::refusal::PageRefusal;
 use super::upload;
 use crate::exchange::Exchange;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::RequestFacts;
 use crate::sandbox::Sandbox;
 use crate::sandbox::json;
-use crate::sandbox::wait::{Fault, Made, Wanted};
+use crate::sandbox::wait::{Made, NativeError, Wanted};
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
 /// The tables of one request that its page has accessed.
 #[derive(Default)]
-struct Looked {
+struct RequestTables {
     query: Option<Table>,
     headers: Option<Table>,
     cookies: Option<Table>,
@@ -30,7 +30,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
     let request = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, name: LuaString| {
         let name = name.as_bytes();
-        let name = std::str::from_utf8(&name).map_err(|_| Fault::from("a header's name is ASCII"))?;
+        let name = std::str::from_utf8(&name).map_err(|_| NativeError::from("a header's name is ASCII"))?;
         note_field(exchange, name.as_bytes())?;
         Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
     })?;
@@ -39,7 +39,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
         let name = name.as_bytes();
         let all = lua.create_table()?;
         for field in parse_form(exchange.facts.query().unwrap_or_default()) {
-            let (known, value) = field.map_err(|_| Fault::from("the query has more than 1024 fields"))?;
+            let (known, value) = field.map_err(|_| NativeError::from("the query has more than 1024 fields"))?;
             if known.as_bytes() == &name[..] {
                 all.raw_push(&*value)?;
             }
@@ -94,7 +94,7 @@ fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table>
 }
 
 /// All fields except those that identify one visitor: names in lower case, lines of one name joined (RFC 9110 §5.3).
-fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
+fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, NativeError> {
     note_all_fields(exchange)?;
     let facts = &exchange.facts;
     let table = lua.create_table()?;
@@ -143,7 +143,7 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
         let refused = reading.refused.clone();
         Ok(waiting(async move { read_json(reading).await }, move |lua, text| {
             json::decode(lua, &text).map_err(|why| {
-                let Fault(told) = refused.refuse(PageRefusal::JsonMalformed);
+                let NativeError(told) = refused.refuse(PageRefusal::JsonMalformed);
                 mlua::Error::runtime(format!("{told} ({why})"))
             })
         }))
@@ -152,18 +152,18 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
 }
 
 /// Content that was read, converted to values for the page.
-trait Content {
+trait ReadContent {
     /// Approximate memory of those values, in bytes.
     fn bytes(&self) -> usize;
 }
 
-impl Content for Rc<ReadForm> {
+impl ReadContent for Rc<ReadForm> {
     fn bytes(&self) -> usize {
         self.form.held_bytes()
     }
 }
 
-impl Content for Rc<[u8]> {
+impl ReadContent for Rc<[u8]> {
     fn bytes(&self) -> usize {
         self.len()
     }
@@ -171,11 +171,11 @@ impl Content for Rc<[u8]> {
 
 /// A waiting function whose result `make` converts to a value.
 fn waiting<T, V>(
-    future: impl Future<Output = Result<T, Fault>> + 'static,
+    future: impl Future<Output = Result<T, NativeError>> + 'static,
     make: impl FnOnce(&Lua, T) -> mlua::Result<V> + 'static,
 ) -> Wanted
 where
-    T: Content + 'static,
+    T: ReadContent + 'static,
     V: IntoLua,
 {
     Wanted::new(async move {
@@ -187,7 +187,7 @@ where
 }
 
 /// JSON of another declared type is not read: a cross-site form can send any text, but not this type.
-async fn read_json(reading: Reading) -> Result<Rc<[u8]>, Fault> {
+async fn read_json(reading: ContentReading) -> Result<Rc<[u8]>, NativeError> {
     if !is_json(&reading.content_type) {
         return Err(reading.refused.refuse(PageRefusal::ContentType));
     }
@@ -206,7 +206,7 @@ fn is_json(content_type: &[u8]) -> bool {
 }
 
 /// A field of `request`.
-fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Table) -> Result<Value, Fault> {
+fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Table) -> Result<Value, NativeError> {
     match name {
         b"cookies" => note_field(exchange, b"Cookie")?,
         b"content_type" => note_field(exchange, b"Content-Type")?,
@@ -238,22 +238,22 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Ta
 /// A table that is created once per request.
 fn looked(
     exchange: &mut Exchange,
-    place: fn(&mut Looked) -> &mut Option<Table>,
-    make: impl FnOnce(&Facts) -> Result<Table, Fault>,
-) -> Result<Value, Fault> {
-    if let Some(table) = place(exchange.slot::<Looked>()) {
+    place: fn(&mut RequestTables) -> &mut Option<Table>,
+    make: impl FnOnce(&RequestFacts) -> Result<Table, NativeError>,
+) -> Result<Value, NativeError> {
+    if let Some(table) = place(exchange.slot::<RequestTables>()) {
         return Ok(Value::Table(table.clone()));
     }
     let table = make(&exchange.facts)?;
-    *place(exchange.slot::<Looked>()) = Some(table.clone());
+    *place(exchange.slot::<RequestTables>()) = Some(table.clone());
     Ok(Value::Table(table))
 }
 
 /// The first value of each name.
-fn query(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+fn query(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for field in parse_form(facts.query().unwrap_or_default()) {
-        let (name, value) = field.map_err(|_| Fault::from("the query has more than 1024 fields"))?;
+        let (name, value) = field.map_err(|_| NativeError::from("the query has more than 1024 fields"))?;
         if !table.contains_key(&*name)? {
             table.raw_set(&*name, &*value)?;
         }
@@ -262,14 +262,14 @@ fn query(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
 }
 
 /// See [`headers_metatable`].
-fn headers(lua: &Lua, metatable: &Table) -> Result<Table, Fault> {
+fn headers(lua: &Lua, metatable: &Table) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     table.set_metatable(Some(metatable.clone()))?;
     Ok(table)
 }
 
 /// The joined value of all lines `name`. Cookie lines are joined by semicolons (RFC 9113 §8.2.3).
-fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
+fn joined(facts: &RequestFacts, name: &str) -> Option<Vec<u8>> {
     let mut lines =
         facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
     let mut value = lines.next()?.to_vec();
@@ -282,7 +282,7 @@ fn joined(facts: &Facts, name: &str) -> Option<Vec<u8>> {
 }
 
 /// The first cookie of each name: browsers send the one with the longest path first (RFC 6265 §5.4).
-fn cookies(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
+fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for (name, value) in sent_cookies(facts) {
         let name = lua.create_string(name)?;
@@ -294,16 +294,16 @@ fn cookies(lua: &Lua, facts: &Facts) -> Result<Table, Fault> {
 }
 
 /// The cookies of a request, within their bound.
-pub(super) fn sent_cookies(facts: &Facts) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn sent_cookies(facts: &RequestFacts) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = facts.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
     lines.flat_map(|(_, value)| parse_cookies(value)).take(COOKIES_MAX)
 }
 
-fn scheme(facts: &Facts) -> &'static [u8] {
+fn scheme(facts: &RequestFacts) -> &'static [u8] {
     if facts.secure() { b"https" } else { b"http" }
 }
 
-fn url(facts: &Facts) -> Vec<u8> {
+fn url(facts: &RequestFacts) -> Vec<u8> {
     let mut url = scheme(facts).to_vec();
     url.extend_from_slice(b"://");
     url.extend_from_slice(facts.host().unwrap_or_default());

@@ -9,7 +9,7 @@ use super::session;
 use crate::exchange::Exchange;
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
-use crate::sandbox::wait::Fault;
+use crate::sandbox::wait::NativeError;
 use mlua::{Lua, LuaString, Table, Value};
 
 /// Fields written by `cache`.
@@ -89,7 +89,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
                 exchange.draft.status = checked_status(status)?;
                 Ok(())
             }
-            _ => Err(Fault::from(
+            _ => Err(NativeError::from(
                 "of response, status alone can be set, to a number: see response.header, response.cookie, response.redirect",
             )),
         }
@@ -107,7 +107,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 }
 
 /// Rejects changes to a head that has been sent.
-pub(super) fn check_open(exchange: &Exchange) -> Result<(), Fault> {
+pub(super) fn check_open(exchange: &Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
         return Err("the head of the answer has been sent already, by flush()".into());
     }
@@ -123,7 +123,7 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn checked_status(status: f64) -> Result<u16, Fault> {
+fn checked_status(status: f64) -> Result<u16, NativeError> {
     if status.fract() == 0.0 && (200.0..=599.0).contains(&status) {
         Ok(status as u16)
     } else {
@@ -131,7 +131,7 @@ fn checked_status(status: f64) -> Result<u16, Fault> {
     }
 }
 
-fn field_value(value: &Value) -> Result<Vec<u8>, Fault> {
+fn field_value(value: &Value) -> Result<Vec<u8>, NativeError> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
@@ -140,13 +140,13 @@ fn field_value(value: &Value) -> Result<Vec<u8>, Fault> {
     }
 }
 
-fn add_field(exchange: &mut Exchange, name: &[u8], value: &[u8]) -> Result<(), Fault> {
+fn add_field(exchange: &mut Exchange, name: &[u8], value: &[u8]) -> Result<(), NativeError> {
     let checked = match check_field(name, value) {
         Ok(()) if exchange.draft.fields().count() >= FIELDS_MAX => Err(FieldError::TooMany),
         checked => checked,
     };
     checked.map_err(|error| {
-        Fault::from(format!(
+        NativeError::from(format!(
             "{}: {}",
             String::from_utf8_lossy(&name[..name.len().min(64)]).escape_debug(),
             error.text()
@@ -167,7 +167,7 @@ struct CookieOptions {
 }
 
 impl CookieOptions {
-    fn read(exchange: &Exchange, options: Option<&Table>) -> Result<Self, Fault> {
+    fn read(exchange: &Exchange, options: Option<&Table>) -> Result<Self, NativeError> {
         let mut read = Self {
             path: b"/".to_vec(),
             domain: None,
@@ -221,10 +221,10 @@ impl CookieOptions {
 }
 
 /// Adds a Set-Cookie line.
-pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &Cookie<'_>) -> Result<(), Fault> {
+pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &Cookie<'_>) -> Result<(), NativeError> {
     check_open(exchange)?;
     let mut line = String::new();
-    cookie.encode_to(&mut line).map_err(|error| Fault::from(error.text()))?;
+    cookie.encode_to(&mut line).map_err(|error| NativeError::from(error.text()))?;
     if exchange.draft.fields().count() >= FIELDS_MAX {
         return Err(FieldError::TooMany.text().into());
     }
@@ -233,7 +233,7 @@ pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &Cookie<'_>) -> Result
 }
 
 /// `cache(fresh, options)`.
-fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -> Result<(), Fault> {
+fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -> Result<(), NativeError> {
     check_open(exchange)?;
     for name in POLICY_FIELDS {
         exchange.draft.remove_field(name);
@@ -264,7 +264,7 @@ fn seconds(value: &Value) -> mlua::Result<u64> {
     read.ok_or_else(|| mlua::Error::runtime(TIME))
 }
 
-fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Fault> {
+fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, NativeError> {
     let mut policy = CachePolicy { fresh_s: seconds(fresh)?, ..CachePolicy::default() };
     let Some(options) = options else { return Ok(policy) };
     options.for_each(|name: LuaString, value: Value| {
@@ -299,7 +299,7 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Fa
 }
 
 /// See [`Api::finish_head`].
-pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<(), Fault> {
+pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
         return Ok(());
     }

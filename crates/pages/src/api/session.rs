@@ -4,16 +4,16 @@ use super::Api;
 use super::content::{begin, read_form};
 use super::cookie::{Cookie, SameSite};
 use super::digest::fill;
-use super::refusal::{PageRefusal, Refused};
+use super::refusal::{PageRefusal, RefusalCell};
 use super::request::sent_cookies;
 use super::response::{check_open, set_cookie};
 use super::seal::{ID_BYTES, SESSION_TEXT_BYTES_MAX, check_token, make_token, open_session, seal_session};
 use super::secret::Secret;
 use crate::exchange::Exchange;
-use crate::exchange::facts::Facts;
+use crate::exchange::facts::RequestFacts;
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
-use crate::sandbox::wait::{Fault, wanted};
+use crate::sandbox::wait::{NativeError, wanted};
 use flatout_net::clock::Now;
 use mlua::{Lua, Table, Value};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ const SESSION: &str = "session";
 
 /// The session of one request, once the page has accessed it.
 #[derive(Default)]
-struct Opened(Option<Session>);
+struct OpenedSession(Option<Session>);
 
 struct Session {
     table: Table,
@@ -45,7 +45,7 @@ struct Session {
 }
 
 /// Over https the browser itself ensures that the cookie belongs to this host (RFC 6265bis §4.1.3.2).
-fn cookie_name(facts: &Facts) -> &'static [u8] {
+fn cookie_name(facts: &RequestFacts) -> &'static [u8] {
     if facts.secure() { b"__Host-session" } else { b"session" }
 }
 
@@ -119,7 +119,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made = sandbox.waiting(move |lua, exchange, (): ()| {
         let secret = secret(&using)?;
-        let refused = Refused::of(exchange);
+        let refused = RefusalCell::of(exchange);
         let header = exchange.facts.field(TOKEN_HEADER).map(<[u8]>::to_vec);
         let opened = open(&using, lua, exchange)?;
         // A token cannot exist without a session: what was sent is not even examined.
@@ -144,7 +144,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
 }
 
 /// The names and values of the session, in a separate table: the page may change the session during the loop.
-fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault> {
+fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, NativeError> {
     let opened = open(api, lua, exchange)?;
     let values = lua.create_table()?;
     opened.table.for_each(|name: Value, value: Value| values.raw_set(name, value))?;
@@ -152,30 +152,30 @@ fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Fault>
 }
 
 /// The current keys.
-fn secret(api: &Api) -> Result<Arc<Secret>, Fault> {
+fn secret(api: &Api) -> Result<Arc<Secret>, NativeError> {
     api.settings.secret.as_ref().map(|file| file.keys()).ok_or_else(|| {
         "sessions and tokens need a key: add `secret \"./data/secret\"` to the settings of these pages".into()
     })
 }
 
-fn new_id() -> Result<[u8; ID_BYTES], Fault> {
+fn new_id() -> Result<[u8; ID_BYTES], NativeError> {
     let mut id = [0; ID_BYTES];
     fill(&mut id)?;
     Ok(id)
 }
 
 /// The request's session, opened on first access.
-fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, Fault> {
-    if exchange.slot::<Opened>().0.is_none() {
+fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, NativeError> {
+    if exchange.slot::<OpenedSession>().0.is_none() {
         // The sent head may have declared the response as shareable.
         check_open(exchange)?;
         let opened = read(api, lua, &exchange.facts)?;
-        exchange.slot::<Opened>().0 = Some(opened);
+        exchange.slot::<OpenedSession>().0 = Some(opened);
     }
-    exchange.slot::<Opened>().0.as_mut().ok_or_else(|| "the session cannot be opened".into())
+    exchange.slot::<OpenedSession>().0.as_mut().ok_or_else(|| "the session cannot be opened".into())
 }
 
-fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
+fn read(api: &Api, lua: &Lua, facts: &RequestFacts) -> Result<Session, NativeError> {
     let secret = secret(api)?;
     let name = cookie_name(facts);
     let sent = sent_cookies(facts).find_map(|(known, value)| (known == name).then_some(value));
@@ -190,7 +190,7 @@ fn read(api: &Api, lua: &Lua, facts: &Facts) -> Result<Session, Fault> {
 }
 
 /// The content of a session, as JSON.
-fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
+fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, NativeError> {
     let mut text = Vec::new();
     if table.raw_len() > 0 {
         return Err("a session's values have texts as names".into());
@@ -206,7 +206,7 @@ fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, Fault> {
     Ok(text)
 }
 
-fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault> {
+fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, NativeError> {
     let secret = secret(api)?;
     let opened = open(api, lua, exchange)?;
     let needs_cookie = opened.came.is_none() && !opened.is_bound;
@@ -221,8 +221,10 @@ fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Fault>
 }
 
 /// Sets the session's cookie if necessary. Returns whether the page has accessed the session.
-pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bool, Fault> {
-    let Some(opened) = exchange.slot_if::<Opened>().and_then(|opened| opened.0.as_mut()) else { return Ok(false) };
+pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bool, NativeError> {
+    let Some(opened) = exchange.slot_if::<OpenedSession>().and_then(|opened| opened.0.as_mut()) else {
+        return Ok(false);
+    };
     let text = content(lua, &opened.table)?;
     let is_kept = opened.is_bound || opened.came.is_some() || !opened.table.is_empty();
     let (id, was_sent) = (opened.id, opened.was_sent);
@@ -234,7 +236,7 @@ pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<bo
     let name = cookie_name(&exchange.facts);
     let sealed = if is_kept {
         seal_session(&*secret(api)?, id, &text, Now::read().unix_s)
-            .map_err(|_| Fault::from("the session is too large for a cookie"))?
+            .map_err(|_| NativeError::from("the session is too large for a cookie"))?
     } else {
         String::new()
     };

@@ -9,14 +9,14 @@ mod pure;
 mod response;
 mod session;
 
-use super::budget::Budget;
+use super::budget::ContentBudget;
 use super::password::Passwords;
 use super::refusal::PageRefusal;
 use super::secret::SecretFile;
 use super::{Api, ApiSettings, BodyLimits, LogLine, install, refusal, take_log};
 use crate::exchange::Exchange;
 use crate::open::database_limits;
-use crate::sandbox::{Limits, Sandbox, Step};
+use crate::sandbox::{Limits, ResumeResult, Sandbox};
 use flatout_data::{Database, Kv, KvLimits};
 use flatout_net::content::Offers;
 use flatout_net::origin::{OriginAddress, OriginClient, OriginCounts, OriginSettings};
@@ -89,7 +89,7 @@ impl Site {
         let mut settings = ApiSettings {
             body: BodyLimits::default(),
             spool_folder: folder.clone(),
-            budget: Arc::new(Budget::default()),
+            budget: Arc::new(ContentBudget::default()),
             passwords: Arc::new(Passwords::default()),
             secret: Some(Arc::new(SecretFile::open(&folder.join("secret"), "test").unwrap())),
             database: None,
@@ -148,17 +148,17 @@ impl Site {
         LocalSet::new().block_on(&runtime, async {
             loop {
                 match run.resume() {
-                    Step::Done => break,
-                    Step::Wants(wanted) => {
+                    ResumeResult::Done => break,
+                    ResumeResult::Wants(wanted) => {
                         let answer = wanted.await;
                         run.answer(answer);
                     }
-                    Step::Flush => {
+                    ResumeResult::Flush => {
                         flushes += 1;
                         self.api.finish_head(&self.sandbox, run.exchange()).unwrap();
                     }
-                    Step::Preempted => {}
-                    Step::Failed(failure) => {
+                    ResumeResult::Preempted => {}
+                    ResumeResult::Failed(failure) => {
                         error = Some(format!("{}:{}: {}", failure.chunk, failure.line.unwrap_or(0), failure.message));
                         break;
                     }

@@ -2,8 +2,8 @@
 
 use super::content::{ReadForm, known_form};
 use crate::exchange::Exchange;
-use crate::sandbox::wait::Fault;
-use crate::sandbox::{Memory, Sandbox};
+use crate::sandbox::wait::NativeError;
+use crate::sandbox::{MemoryCheck, Sandbox};
 use flatout_net::spool::Spool;
 use mlua::{Function, Lua, Table};
 use std::rc::Rc;
@@ -24,14 +24,14 @@ impl Functions {
         let room = sandbox.memory();
         Ok(Self {
             read: sandbox.function(move |lua, exchange, (file, offset, count): Arguments| {
-                let part = Part::new(exchange, &file, offset, count)?;
+                let part = UploadRange::new(exchange, &file, offset, count)?;
                 part.check_room(&memory, lua, exchange, "read")?;
                 let mut text = Vec::with_capacity(part.bytes as usize);
                 part.read(|piece, _| text.extend_from_slice(piece))?;
                 Ok(lua.create_string(text)?)
             })?,
             buffer: sandbox.function(move |lua, exchange, (file, offset, count): Arguments| {
-                let part = Part::new(exchange, &file, offset, count)?;
+                let part = UploadRange::new(exchange, &file, offset, count)?;
                 part.check_room(&room, lua, exchange, "buffer")?;
                 let buffer = lua.create_buffer_with_capacity(part.bytes as usize)?;
                 part.read(|piece, at| buffer.write_bytes(at, piece))?;
@@ -64,15 +64,20 @@ pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua:
 }
 
 /// A range within a file.
-struct Part {
+struct UploadRange {
     spool: Rc<Spool>,
     start: u64,
     bytes: u64,
 }
 
-impl Part {
+impl UploadRange {
     /// Up to `count` bytes of `file` from `offset` on; by default all.
-    fn new(exchange: &mut Exchange, file: &Table, offset: Option<f64>, count: Option<f64>) -> Result<Self, Fault> {
+    fn new(
+        exchange: &mut Exchange,
+        file: &Table,
+        offset: Option<f64>,
+        count: Option<f64>,
+    ) -> Result<Self, NativeError> {
         let number: Option<usize> = file.raw_get("number")?;
         let form = known_form(exchange);
         let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
@@ -87,7 +92,7 @@ impl Part {
     }
 
     /// Rejects a range that does not fit into the page's memory limit.
-    fn check_room(&self, memory: &Memory, lua: &Lua, exchange: &Exchange, name: &str) -> Result<(), Fault> {
+    fn check_room(&self, memory: &MemoryCheck, lua: &Lua, exchange: &Exchange, name: &str) -> Result<(), NativeError> {
         if memory.has_room(lua, exchange, usize::try_from(self.bytes).unwrap_or(usize::MAX)) {
             return Ok(());
         }
@@ -100,7 +105,7 @@ impl Part {
     }
 
     /// Calls `take` with all of it, in pieces with their offsets within the range.
-    fn read(&self, mut take: impl FnMut(&[u8], usize)) -> Result<(), Fault> {
+    fn read(&self, mut take: impl FnMut(&[u8], usize)) -> Result<(), NativeError> {
         let mut at = 0;
         while at < self.bytes {
             let wanted = PIECE_BYTES.min(self.bytes - at) as usize;

@@ -24,7 +24,7 @@ pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
 
 /// A copy of the request: a page may wait longer than the connection's buffer exists.
 #[derive(Debug, Default)]
-pub struct Facts {
+pub struct RequestFacts {
     bytes: Vec<u8>,
     method: Span,
     path: Span,
@@ -37,7 +37,7 @@ pub struct Facts {
     host: Option<Span>,
 }
 
-impl Facts {
+impl RequestFacts {
     /// Sets a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question
     /// mark, and the field lines in order.
     pub fn set<'a>(

@@ -7,7 +7,7 @@ pub const ROOM_KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// A piece of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum OutputPiece {
     /// A static segment of the page, by number.
     Static(u32),
     /// A range of [`Output::dynamic`].
@@ -19,7 +19,7 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl OutputPiece {
     /// The range of a dynamic piece.
     pub fn range(self) -> Option<Range<usize>> {
         match self {
@@ -32,13 +32,13 @@ impl Piece {
 /// The pieces in output order.
 #[derive(Debug, Default)]
 pub struct Output {
-    pieces: Vec<Piece>,
+    pieces: Vec<OutputPiece>,
     dynamic: Vec<u8>,
 }
 
 impl Output {
     /// The pieces.
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[OutputPiece] {
         &self.pieces
     }
 
@@ -59,7 +59,7 @@ impl Output {
 
     /// Writes static segment number `index`.
     pub fn segment(&mut self, index: u32) {
-        self.pieces.push(Piece::Static(index));
+        self.pieces.push(OutputPiece::Static(index));
     }
 
     /// Writes the bytes that `write` appends to the buffer.
@@ -77,8 +77,8 @@ impl Output {
             return;
         }
         match self.pieces.last_mut() {
-            Some(Piece::Dynamic { end, .. }) if *end == before => *end = now,
-            _ => self.pieces.push(Piece::Dynamic { start: before, end: now }),
+            Some(OutputPiece::Dynamic { end, .. }) if *end == before => *end = now,
+            _ => self.pieces.push(OutputPiece::Dynamic { start: before, end: now }),
         }
     }
 
@@ -87,11 +87,11 @@ impl Output {
         self.pieces.clear();
         self.dynamic.clear();
         self.dynamic.shrink_to(ROOM_KEPT_BYTES_MAX);
-        self.pieces.shrink_to(ROOM_KEPT_BYTES_MAX / size_of::<Piece>());
+        self.pieces.shrink_to(ROOM_KEPT_BYTES_MAX / size_of::<OutputPiece>());
     }
 
     /// Bytes held, which count against the run's memory limit.
     pub fn held_bytes(&self) -> usize {
-        self.dynamic.len() + self.pieces.len() * size_of::<Piece>()
+        self.dynamic.len() + self.pieces.len() * size_of::<OutputPiece>()
     }
 }

@@ -1,9 +1,9 @@
 //! A compiled chunk, and its idle closures.
 
 use super::Inner;
-use super::failure::{Failure, FailureKind, MARK};
+use super::failure::{FailureKind, MARK, RunFailure};
 use super::hub::Hub;
-use crate::template::Lines;
+use crate::template::LineMap;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table};
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ pub(crate) struct Instance {
 pub struct Code {
     name: String,
     /// The source of its lines.
-    lines: Option<Rc<Lines>>,
+    lines: Option<Rc<LineMap>>,
     /// The original of all instances; never run itself.
     original: Function,
     idle: RefCell<Vec<Instance>>,
@@ -32,7 +32,12 @@ pub struct Code {
 }
 
 impl Code {
-    pub(crate) fn load(inner: &Inner, name: &str, source: &str, lines: Option<Rc<Lines>>) -> Result<Self, Failure> {
+    pub(crate) fn load(
+        inner: &Inner,
+        name: &str,
+        source: &str,
+        lines: Option<Rc<LineMap>>,
+    ) -> Result<Self, RunFailure> {
         let lua = &inner.lua;
         let hub = Rc::clone(&inner.hub);
         let before = lua.used_memory().cast_signed();
@@ -46,7 +51,7 @@ impl Code {
             .into_function();
         lua.gc_restart();
         let original = loaded.map_err(|error| {
-            let mut failure = Failure::of_error(&error);
+            let mut failure = RunFailure::of_error(&error);
             failure.kind = FailureKind::ScriptError;
             failure
         })?;
@@ -61,7 +66,7 @@ impl Code {
     }
 
     /// The source of its lines; `None` if it was not generated.
-    pub(crate) fn lines(&self) -> Option<Rc<Lines>> {
+    pub(crate) fn lines(&self) -> Option<Rc<LineMap>> {
         self.lines.clone()
     }
 

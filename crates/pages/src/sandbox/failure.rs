@@ -1,6 +1,6 @@
 //! Failures of runs: one table with name, status and meaning, for the log and the counters.
 
-use crate::template::Lines;
+use crate::template::LineMap;
 use mlua::Lua;
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ flatout_reason::reasons! {
 
 /// A failed run: the reason, and the place in the page's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct RunFailure {
     /// The reason.
     pub kind: FailureKind,
     /// One sentence about the problem, without the place.
@@ -38,7 +38,7 @@ pub struct Failure {
 
 /// A place in the page's code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CodeLocation {
     chunk: String,
     line: Option<u32>,
     traceback: String,
@@ -54,7 +54,7 @@ pub(crate) const MARK: char = '\u{1}';
 /// Frames examined for the place of a failure.
 const FRAMES_MAX: usize = 64;
 
-impl Place {
+impl CodeLocation {
     /// The current place: the innermost frame of a page's code in the running coroutine.
     pub(crate) fn here(lua: &Lua) -> Self {
         let mut place = Self::default();
@@ -127,13 +127,13 @@ fn placed(text: &str) -> Option<(&str, u32, &str)> {
     None
 }
 
-impl Failure {
-    pub(crate) fn at(kind: FailureKind, message: String, place: Place) -> Self {
+impl RunFailure {
+    pub(crate) fn at(kind: FailureKind, message: String, place: CodeLocation) -> Self {
         Self { kind, message, chunk: place.chunk, line: place.line, traceback: place.traceback }
     }
 
     /// Sets the place.
-    pub(crate) fn put(&mut self, place: Place) {
+    pub(crate) fn put(&mut self, place: CodeLocation) {
         if place.line.is_some() {
             self.chunk = place.chunk;
             self.line = place.line;
@@ -150,7 +150,8 @@ impl Failure {
         let text = plain_text(error);
         match placed(&text) {
             Some((chunk, line, message)) if !matches!(error, mlua::Error::CallbackError { .. }) => {
-                let place = Place { chunk: chunk.to_owned(), line: Some(line), traceback: place_of(error).traceback };
+                let place =
+                    CodeLocation { chunk: chunk.to_owned(), line: Some(line), traceback: place_of(error).traceback };
                 Self::at(FailureKind::ScriptError, message.to_owned(), place)
             }
             _ => Self::at(FailureKind::ScriptError, text, place_of(error)),
@@ -167,7 +168,7 @@ impl Failure {
 
     /// The text of a caught error: the place, mapped to its source file by `lines`, and the message, in Luau's
     /// format.
-    pub(crate) fn text(&self, lines: Option<&Lines>) -> String {
+    pub(crate) fn text(&self, lines: Option<&LineMap>) -> String {
         let Some(line) = self.line else { return self.message.clone() };
         let place = lines.filter(|_| self.chunk != PRELUDE).and_then(|lines| lines.place(line));
         match place {
@@ -177,18 +178,18 @@ impl Failure {
     }
 }
 
-fn place_of(error: &mlua::Error) -> Place {
+fn place_of(error: &mlua::Error) -> CodeLocation {
     match error {
         mlua::Error::CallbackError { traceback, cause } => {
-            let place = Place::of_traceback(traceback);
+            let place = CodeLocation::of_traceback(traceback);
             if place.chunk.is_empty() { place_of(cause) } else { place }
         }
         mlua::Error::RuntimeError(text) => match text.split_once(TRACEBACK) {
-            Some((_, traceback)) => Place::of_traceback(traceback),
-            None => Place::default(),
+            Some((_, traceback)) => CodeLocation::of_traceback(traceback),
+            None => CodeLocation::default(),
         },
         mlua::Error::WithContext { cause, .. } => place_of(cause),
-        _ => Place::default(),
+        _ => CodeLocation::default(),
     }
 }
 

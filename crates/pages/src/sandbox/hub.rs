@@ -2,9 +2,9 @@
 
 use super::meter::Meter;
 use super::natives::{CANNOT_WAIT, ENDED};
-use super::wait::{Answer, Fault};
+use super::wait::{NativeError, WaitResult};
 use crate::exchange::Exchange;
-use crate::template::Lines;
+use crate::template::LineMap;
 use mlua::Lua;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -17,9 +17,9 @@ pub(crate) struct Hub {
     /// The exchange of the current run.
     pub(crate) exchange: RefCell<Option<Box<Exchange>>>,
     /// The result of the wait, until the page takes it.
-    pub(crate) answer: RefCell<Option<Answer>>,
+    pub(crate) answer: RefCell<Option<WaitResult>>,
     /// The source of the current chunk's lines.
-    pub(crate) lines: RefCell<Option<Rc<Lines>>>,
+    pub(crate) lines: RefCell<Option<Rc<LineMap>>>,
     /// Address of the run's main coroutine, for comparison only.
     pub(crate) main: Cell<*const c_void>,
 }
@@ -43,11 +43,11 @@ impl Hub {
     /// Calls `act` with the exchange of the current run. A page that has ended receives an error: nothing it does
     /// afterwards has an effect.
     #[inline]
-    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Exchange) -> Result<R, Fault>) -> Result<R, Fault> {
-        let mut exchange = self.exchange.try_borrow_mut().map_err(|_| Fault::from(Self::UNREACHABLE))?;
-        let exchange = exchange.as_deref_mut().ok_or(Fault::from(Self::UNREACHABLE))?;
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Exchange) -> Result<R, NativeError>) -> Result<R, NativeError> {
+        let mut exchange = self.exchange.try_borrow_mut().map_err(|_| NativeError::from(Self::UNREACHABLE))?;
+        let exchange = exchange.as_deref_mut().ok_or(NativeError::from(Self::UNREACHABLE))?;
         if exchange.halted {
-            return Err(Fault::from(ENDED));
+            return Err(NativeError::from(ENDED));
         }
         let result = act(exchange);
         if exchange.halted {
@@ -66,21 +66,21 @@ impl Hub {
     }
 
     /// Rejects a wait that is impossible in its context, if there is one.
-    pub(crate) fn refuse_wait(&self) -> Result<(), Fault> {
+    pub(crate) fn refuse_wait(&self) -> Result<(), NativeError> {
         let wanted = self.with(|exchange| Ok(exchange.wanted.take()))?;
         if wanted.is_some() {
-            *self.answer.borrow_mut() = Some(Err(Fault::from(CANNOT_WAIT)));
+            *self.answer.borrow_mut() = Some(Err(NativeError::from(CANNOT_WAIT)));
         }
         Ok(())
     }
 
     /// Reserves `bytes` more, or ends the run.
-    pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), NativeError> {
         if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
             return Ok(());
         }
         self.meter.exceed_memory(lua);
-        Err(Fault::from("not enough memory"))
+        Err(NativeError::from("not enough memory"))
     }
 
     /// Clears the current run.

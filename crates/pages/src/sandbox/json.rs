@@ -4,7 +4,7 @@
 //! array, unless it was decoded from an object or marked by `json.object`. Null in an array is `json.null`; in an
 //! object the name is absent.
 
-use super::wait::Fault;
+use super::wait::NativeError;
 use crate::template::escape::json_string;
 use mlua::{Lua, LuaString, Table, Value};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
@@ -49,7 +49,12 @@ pub(crate) enum InvalidText {
 
 /// Encodes `value` as JSON that is safe anywhere in HTML: `<`, `>`, `&` and other characters that are special in
 /// scripts are escaped.
-pub(crate) fn encode(lua: &Lua, value: &Value, out: &mut Vec<u8>, invalid_text: InvalidText) -> Result<(), Fault> {
+pub(crate) fn encode(
+    lua: &Lua,
+    value: &Value,
+    out: &mut Vec<u8>,
+    invalid_text: InvalidText,
+) -> Result<(), NativeError> {
     let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
     Encoder { mark, invalid_text, values: 0, start: out.len() }.value(value, out, 0)
 }
@@ -63,7 +68,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn value(&mut self, value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+    fn value(&mut self, value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         self.values += 1;
         if self.values > VALUES_MAX || out.len() - self.start > TEXT_BYTES_MAX {
             return Err("the value is too large for JSON: 20000 values and 256 KiB are allowed".into());
@@ -89,7 +94,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), NativeError> {
         // Checked in advance: escapes lengthen a text.
         let bytes = text.as_bytes();
         if bytes.len() > TEXT_BYTES_MAX {
@@ -105,7 +110,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn table(&mut self, table: &Table, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+    fn table(&mut self, table: &Table, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         if depth == DEPTH_MAX {
             return Err("the value is nested too deeply for JSON, or contains itself: 32 levels are allowed".into());
         }
@@ -145,7 +150,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn array(&mut self, table: &Table, length: usize, out: &mut Vec<u8>, depth: usize) -> Result<(), Fault> {
+    fn array(&mut self, table: &Table, length: usize, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         if length > VALUES_MAX - self.values {
             return Err("the value is too large for JSON: 20000 values are allowed".into());
         }

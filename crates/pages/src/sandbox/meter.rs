@@ -20,7 +20,7 @@
 //! loop iteration: code that catches one receives the next at its next step, so that a handler makes no progress, and
 //! the whole page unwinds.
 
-use super::failure::{Failure, FailureKind, Place};
+use super::failure::{CodeLocation, FailureKind, RunFailure};
 use super::limits::Limits;
 use mlua::{Lua, VmState};
 use std::cell::{Cell, RefCell};
@@ -93,7 +93,7 @@ pub(crate) struct Meter {
     memory_floor: Cell<isize>,
     /// The total charged to suspended runs.
     memory_others: Cell<isize>,
-    doom: RefCell<Option<Failure>>,
+    doom: RefCell<Option<RunFailure>>,
     #[cfg(test)]
     collections: Cell<u32>,
 }
@@ -153,7 +153,7 @@ impl Meter {
     }
 
     /// Ends the slice: returns the run's account, and its failure if any.
-    pub(crate) fn end(&self, lua: &Lua) -> (Account, Option<Failure>) {
+    pub(crate) fn end(&self, lua: &Lua) -> (Account, Option<RunFailure>) {
         let _ = lua.set_memory_limit(0);
         self.running.set(false);
         let charged = self.charged(lua).max(0);
@@ -339,7 +339,7 @@ impl Meter {
         if let Ok(mut doom) = self.doom.try_borrow_mut()
             && doom.is_none()
         {
-            *doom = Some(Failure::at(kind, kind.text().to_owned(), Place::here(lua)));
+            *doom = Some(RunFailure::at(kind, kind.text().to_owned(), CodeLocation::here(lua)));
         }
         self.fate.set(Fate::Leave);
         self.fuel.set(0);

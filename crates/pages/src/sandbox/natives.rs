@@ -1,14 +1,14 @@
 //! Natives: conversion of Rust functions to functions of pages, and the natives of the prelude.
 
-use super::failure::{Failure, MARK, Place, is_memory};
+use super::failure::{CodeLocation, MARK, RunFailure, is_memory};
 use super::hub::Hub;
-use super::wait::Fault;
+use super::wait::NativeError;
 use crate::exchange::Exchange;
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Thread, Value};
 use std::rc::Rc;
 
-impl From<Fault> for mlua::Error {
-    fn from(fault: Fault) -> Self {
+impl From<NativeError> for mlua::Error {
+    fn from(fault: NativeError) -> Self {
         Self::RuntimeError(fault.0.into_owned())
     }
 }
@@ -17,7 +17,7 @@ impl From<Fault> for mlua::Error {
 pub(crate) fn function<A, R>(
     lua: &Lua,
     hub: &Rc<Hub>,
-    act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, Fault> + 'static,
+    act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, NativeError> + 'static,
 ) -> mlua::Result<Function>
 where
     A: FromLuaMulti,
@@ -31,11 +31,11 @@ where
 pub(crate) fn ending<A: FromLuaMulti>(
     lua: &Lua,
     hub: &Rc<Hub>,
-    act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), Fault> + 'static,
+    act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), NativeError> + 'static,
 ) -> mlua::Result<Function> {
     function(lua, hub, move |lua, exchange, given: A| {
         act(lua, exchange, given)?;
-        exchange.halt(|| Place::here(lua).line());
+        exchange.halt(|| CodeLocation::here(lua).line());
         Ok(())
     })
 }
@@ -55,7 +55,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     natives.set("error_text", error_text)?;
     let at = Rc::clone(hub);
     natives.set("refuse_wait", lua.create_function(move |_, ()| Ok(at.refuse_wait()?))?)?;
-    let cannot_wait = lua.create_function(|_, ()| Err::<(), _>(Fault::from(CANNOT_WAIT).into()))?;
+    let cannot_wait = lua.create_function(|_, ()| Err::<(), _>(NativeError::from(CANNOT_WAIT).into()))?;
     natives.set("cannot_wait", cannot_wait)?;
     let fail = lua.create_function(|_, text: LuaString| Err::<(), _>(mlua::Error::runtime(text.to_string_lossy())))?;
     natives.set("fail", fail)?;
@@ -103,7 +103,7 @@ fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result
     if is_memory(&error) {
         hub.meter.exceed_memory(lua);
     }
-    let failure = Failure::of_error(&error);
+    let failure = RunFailure::of_error(&error);
     let text = if goes_on { failure.marked_text() } else { failure.text(hub.lines.borrow().as_deref()) };
     lua.create_string(text).map(Value::String)
 }

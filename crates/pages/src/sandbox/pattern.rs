@@ -2,7 +2,7 @@
 //!
 //! Luau's own matcher recurses and cannot be interrupted within one step; a pattern of sixty characters can keep it
 //! busy for minutes. This one parses a pattern once into [`Pattern`], stores backtracking points on an explicit
-//! stack, and stops when its budget is used up, to continue later ([`Search`]). The stack has at most one entry per
+//! stack, and stops when its budget is used up, to continue later ([`PatternSearch`]). The stack has at most one entry per
 //! item of the pattern, so a search needs memory proportional to the pattern only.
 //!
 //! It matches what Luau matches, with these differences: a malformed pattern is rejected immediately, where Luau does
@@ -17,7 +17,7 @@ mod search;
 mod tests;
 
 pub(crate) use class::Set;
-pub(crate) use search::{Capture, Progress, Search};
+pub(crate) use search::{Capture, MatchProgress, PatternSearch};
 
 /// Upper bound of a pattern, in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 16 * 1024;

@@ -1,10 +1,10 @@
 //! One request's run of a chunk.
 
 use super::code::{Code, Instance};
-use super::failure::{Failure, FailureKind, Place};
+use super::failure::{CodeLocation, FailureKind, RunFailure};
 use super::limits::Limits;
 use super::meter::Account;
-use super::wait::{Answer, Wanted};
+use super::wait::{WaitResult, Wanted};
 use super::{Inner, KEPT_BYTES_MAX};
 use crate::exchange::Exchange;
 use mlua::thread::ThreadStatus;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const UNFINISHED: &str = "the page ended within a transaction, which is undone: end the transaction first";
 
 /// The result of a resume.
-pub enum Step {
+pub enum ResumeResult {
     /// The page has ended.
     Done,
     /// The page waits. Poll this, pass its result to [`Run::answer`], and resume.
@@ -26,10 +26,10 @@ pub enum Step {
     /// The slice is used up. Resume after the worker's other work.
     Preempted,
     /// The run has failed and cannot be resumed.
-    Failed(Box<Failure>),
+    Failed(Box<RunFailure>),
 }
 
-impl std::fmt::Debug for Step {
+impl std::fmt::Debug for ResumeResult {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Done => "Done",
@@ -50,7 +50,7 @@ pub struct Run {
     exchange: Option<Box<Exchange>>,
     account: Account,
     limits: Limits,
-    answer: Option<Answer>,
+    answer: Option<WaitResult>,
     /// True after the last step.
     ended: bool,
 }
@@ -71,28 +71,28 @@ impl Run {
     }
 
     /// Runs for at most one slice.
-    pub fn resume(&mut self) -> Step {
+    pub fn resume(&mut self) -> ResumeResult {
         if self.ended {
-            return Step::Done;
+            return ResumeResult::Done;
         }
         let step = self.step();
-        if matches!(step, Step::Done | Step::Failed(_)) {
+        if matches!(step, ResumeResult::Done | ResumeResult::Failed(_)) {
             self.ended = true;
             self.release();
         }
         step
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ResumeResult {
         let inner = Rc::clone(&self.inner);
         inner.tidy();
         let (lua, hub) = (&inner.lua, &inner.hub);
         if self.thread.is_none()
             && let Err(error) = self.begin()
         {
-            return Step::Failed(Box::new(Failure::of_error(&error)));
+            return ResumeResult::Failed(Box::new(RunFailure::of_error(&error)));
         }
-        let (Some(thread), Some(exchange)) = (&self.thread, self.exchange.take()) else { return Step::Done };
+        let (Some(thread), Some(exchange)) = (&self.thread, self.exchange.take()) else { return ResumeResult::Done };
         hub.main.set(thread.to_pointer());
         *hub.lines.borrow_mut() = self.code.lines();
         *hub.exchange.borrow_mut() = Some(exchange);
@@ -112,41 +112,41 @@ impl Run {
         self.answer = hub.answer.take();
         hub.forget();
         if let Some(doom) = doom {
-            return Step::Failed(Box::new(doom));
+            return ResumeResult::Failed(Box::new(doom));
         }
         let is_done = halted || (result.is_ok() && thread.status() != ThreadStatus::Resumable);
         if is_done && !halted && self.exchange.as_ref().is_some_and(|exchange| exchange.is_unfinished()) {
-            return Step::Failed(Box::new(self.unplaced(FailureKind::ScriptError, UNFINISHED)));
+            return ResumeResult::Failed(Box::new(self.unplaced(FailureKind::ScriptError, UNFINISHED)));
         }
         if is_done {
-            return Step::Done;
+            return ResumeResult::Done;
         }
         match result {
             Err(error) => {
-                let mut failure = Failure::of_error(&error);
+                let mut failure = RunFailure::of_error(&error);
                 // A failed allocation has no place, but the coroutine is still where it was.
                 if failure.line.is_none()
                     && let Ok(text) = inner.traceback.call::<String>(thread.clone())
                 {
-                    failure.put(Place::of_traceback(&text));
+                    failure.put(CodeLocation::of_traceback(&text));
                 }
                 if failure.chunk.is_empty() {
                     self.code.name().clone_into(&mut failure.chunk);
                 }
-                Step::Failed(Box::new(failure))
+                ResumeResult::Failed(Box::new(failure))
             }
             Ok(Value::Nil) => match wanted {
-                Some(wanted) => Step::Wants(wanted),
-                None if flush => Step::Flush,
-                None => Step::Preempted,
+                Some(wanted) => ResumeResult::Wants(wanted),
+                None if flush => ResumeResult::Flush,
+                None => ResumeResult::Preempted,
             },
-            Ok(_) => Step::Failed(Box::new(self.unplaced(FailureKind::Stray, FailureKind::Stray.text()))),
+            Ok(_) => ResumeResult::Failed(Box::new(self.unplaced(FailureKind::Stray, FailureKind::Stray.text()))),
         }
     }
 
     /// A failure without a place.
-    fn unplaced(&self, kind: FailureKind, message: &str) -> Failure {
-        let mut failure = Failure::at(kind, message.to_owned(), Place::default());
+    fn unplaced(&self, kind: FailureKind, message: &str) -> RunFailure {
+        let mut failure = RunFailure::at(kind, message.to_owned(), CodeLocation::default());
         self.code.name().clone_into(&mut failure.chunk);
         failure
     }
@@ -158,12 +158,12 @@ impl Run {
     }
 
     /// Terminates it.
-    pub fn end(&mut self, kind: FailureKind) -> Box<Failure> {
+    pub fn end(&mut self, kind: FailureKind) -> Box<RunFailure> {
         let mut failure = self.unplaced(kind, kind.text());
         if let Some(thread) = &self.thread
             && let Ok(text) = self.inner.traceback.call::<String>(thread.clone())
         {
-            failure.put(Place::of_traceback(&text));
+            failure.put(CodeLocation::of_traceback(&text));
         }
         self.ended = true;
         self.release();
@@ -184,7 +184,7 @@ impl Run {
     }
 
     /// Sets the result of the wait; before the next [`Run::resume`].
-    pub fn answer(&mut self, answer: Answer) {
+    pub fn answer(&mut self, answer: WaitResult) {
         self.answer = Some(answer);
     }
 

@@ -4,8 +4,8 @@
 //! (`search_on`), so that Luau's interrupt is reached in between.
 
 use super::hub::Hub;
-use super::pattern::{Capture, Pattern, Progress, Search};
-use super::wait::Fault;
+use super::pattern::{Capture, MatchProgress, Pattern, PatternSearch};
+use super::wait::NativeError;
 use mlua::{AnyUserData, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -24,15 +24,15 @@ const KEPT: usize = 128;
 const KEPT_BYTES_MAX: usize = 256;
 
 /// A cached pattern: its text, whether `^` is an anchor, and its parsed form.
-type Kept = Option<(Box<[u8]>, bool, Rc<Pattern>)>;
+type CachedPattern = Option<(Box<[u8]>, bool, Rc<Pattern>)>;
 
 /// State shared by the natives.
 struct Strings {
     hub: Rc<Hub>,
-    kept: RefCell<Vec<Kept>>,
+    kept: RefCell<Vec<CachedPattern>>,
     hasher: foldhash::fast::FixedState,
     /// A search whose buffers can be reused.
-    spare: RefCell<Option<Search>>,
+    spare: RefCell<Option<PatternSearch>>,
 }
 
 /// The use of a match.
@@ -55,7 +55,7 @@ struct Substitution {
 
 /// A search with its use.
 struct Task {
-    search: Search,
+    search: PatternSearch,
     subject: LuaString,
     aim: Aim,
     /// The range of the match, if any.
@@ -148,7 +148,7 @@ fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
 
 impl Strings {
     /// The pattern of this text, cached if possible.
-    fn pattern(&self, text: &[u8], anchors: bool) -> Result<Rc<Pattern>, Fault> {
+    fn pattern(&self, text: &[u8], anchors: bool) -> Result<Rc<Pattern>, NativeError> {
         if text.len() > KEPT_BYTES_MAX {
             self.hub.meter.hurry();
             return Ok(Rc::new(Pattern::parse(text, anchors)?));
@@ -197,7 +197,7 @@ impl Strings {
         let pattern = self.pattern(&pattern.as_bytes(), anchors)?;
         let search = match self.spare.borrow_mut().take() {
             Some(spare) => spare.with(pattern, from),
-            None => Search::new(pattern, from),
+            None => PatternSearch::new(pattern, from),
         };
         let mut task = Task { search, subject, aim, found: None };
         if self.run(lua, &mut task)? {
@@ -207,7 +207,7 @@ impl Strings {
     }
 
     /// Continues for one budget; returns whether it is finished.
-    fn run(&self, lua: &Lua, task: &mut Task) -> Result<bool, Fault> {
+    fn run(&self, lua: &Lua, task: &mut Task) -> Result<bool, NativeError> {
         let mut budget = BUDGET;
         let subject = task.subject.as_bytes();
         let finished = match &mut task.aim {
@@ -216,17 +216,17 @@ impl Strings {
                 let finished = substitution.run(&mut task.search, &subject, &mut budget, room)?;
                 if substitution.out.len() > room {
                     self.hub.meter.exceed_memory(lua);
-                    return Err(Fault::from("not enough memory"));
+                    return Err(NativeError::from("not enough memory"));
                 }
                 finished
             }
             _ => match task.search.run(&subject, &mut budget) {
-                Progress::Found(first, end) => {
+                MatchProgress::Found(first, end) => {
                     task.found = Some((first, end));
                     true
                 }
-                Progress::Absent => true,
-                Progress::Unfinished => false,
+                MatchProgress::Absent => true,
+                MatchProgress::Unfinished => false,
             },
         };
         if BUDGET - budget > LONG_STEPS {
@@ -272,12 +272,18 @@ impl Strings {
 impl Substitution {
     /// Continues until everything is substituted or the budget is used up; returns whether it is finished. `room` is
     /// the size of the result in bytes after which it stops soon.
-    fn run(&mut self, search: &mut Search, subject: &[u8], budget: &mut usize, room: usize) -> Result<bool, Fault> {
+    fn run(
+        &mut self,
+        search: &mut PatternSearch,
+        subject: &[u8],
+        budget: &mut usize,
+        room: usize,
+    ) -> Result<bool, NativeError> {
         while self.count < self.max {
             let (first, end) = match search.run(subject, budget) {
-                Progress::Found(first, end) => (first, end),
-                Progress::Absent => break,
-                Progress::Unfinished => return Ok(false),
+                MatchProgress::Found(first, end) => (first, end),
+                MatchProgress::Absent => break,
+                MatchProgress::Unfinished => return Ok(false),
             };
             self.count += 1;
             self.out.extend_from_slice(&subject[self.copied..first]);
@@ -313,7 +319,7 @@ impl Substitution {
         first: usize,
         end: usize,
         room: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), NativeError> {
         let replacement = self.replacement.as_bytes();
         let mut rest = &replacement[..];
         while let Some(at) = memchr::memchr(b'%', rest) {
@@ -328,14 +334,14 @@ impl Substitution {
                 Some(b'1') if captures.is_empty() => Capture::Text { start: first, end },
                 Some(&digit @ b'1'..=b'9') => *captures
                     .get(usize::from(digit - b'1'))
-                    .ok_or_else(|| Fault::from(format!("invalid capture index %{}", char::from(digit))))?,
-                _ => return Err(Fault::from("invalid use of '%' in replacement string")),
+                    .ok_or_else(|| NativeError::from(format!("invalid capture index %{}", char::from(digit))))?,
+                _ => return Err(NativeError::from("invalid use of '%' in replacement string")),
             };
             match capture {
                 Capture::Text { start, end } => self.out.extend_from_slice(&subject[start..end]),
                 // A vector of bytes takes all that is written.
                 Capture::Position(at) => drop(write!(self.out, "{}", at + 1)),
-                Capture::Open { .. } => return Err(Fault::from("unfinished capture")),
+                Capture::Open { .. } => return Err(NativeError::from("unfinished capture")),
             }
             rest = &rest[at + 2..];
             if self.out.len() > room {

@@ -6,9 +6,9 @@ mod library;
 mod limits;
 mod waiting;
 
-use super::{Code, Failure, FailureKind, Limits, Run, Sandbox, Step, wanted};
+use super::{Code, FailureKind, Limits, ResumeResult, Run, RunFailure, Sandbox, wanted};
 use crate::exchange::Exchange;
-use crate::exchange::output::Piece;
+use crate::exchange::output::OutputPiece;
 use std::fmt::Write as _;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ fn sandbox() -> Sandbox {
 
 /// How a run ended, and what it took.
 struct Ended {
-    failure: Option<Failure>,
+    failure: Option<RunFailure>,
     output: String,
     status: u16,
     printed: String,
@@ -72,7 +72,7 @@ fn text(exchange: &Exchange) -> String {
     let mut text = String::new();
     for piece in exchange.output.pieces() {
         match (piece, piece.range()) {
-            (Piece::Static(index), _) => drop(write!(text, "[{index}]")),
+            (OutputPiece::Static(index), _) => drop(write!(text, "[{index}]")),
             (_, Some(range)) => text.push_str(&String::from_utf8_lossy(&exchange.output.dynamic()[range])),
             _ => {}
         }
@@ -85,11 +85,11 @@ fn run_code(sandbox: &Sandbox, code: &Rc<Code>, limits: Limits) -> Ended {
     let (mut preempted, mut waits, mut flushes) = (0, 0, 0);
     let failure = loop {
         match run.resume() {
-            Step::Done => break None,
-            Step::Failed(failure) => break Some(*failure),
-            Step::Preempted => preempted += 1,
-            Step::Flush => flushes += 1,
-            Step::Wants(future) => {
+            ResumeResult::Done => break None,
+            ResumeResult::Failed(failure) => break Some(*failure),
+            ResumeResult::Preempted => preempted += 1,
+            ResumeResult::Flush => flushes += 1,
+            ResumeResult::Wants(future) => {
                 waits += 1;
                 wait(&mut run, future);
             }

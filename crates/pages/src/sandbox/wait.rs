@@ -9,27 +9,27 @@ use std::task::{Context, Poll};
 
 /// An error of a native, which a page may catch like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(pub Cow<'static, str>);
+pub struct NativeError(pub Cow<'static, str>);
 
-impl From<&'static str> for Fault {
+impl From<&'static str> for NativeError {
     fn from(text: &'static str) -> Self {
         Self(text.into())
     }
 }
 
-impl From<String> for Fault {
+impl From<String> for NativeError {
     fn from(text: String) -> Self {
         Self(text.into())
     }
 }
 
-impl From<mlua::Error> for Fault {
+impl From<mlua::Error> for NativeError {
     fn from(error: mlua::Error) -> Self {
         Self(crate::sandbox::failure::plain_text(&error).into())
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for NativeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -60,17 +60,17 @@ impl fmt::Debug for Made {
 }
 
 /// The result of a wait: values for the page, or an error at the call.
-pub type Answer = Result<Made, Fault>;
+pub type WaitResult = Result<Made, NativeError>;
 
 /// A wait of a page.
 pub struct Wanted {
-    future: Pin<Box<dyn Future<Output = Answer>>>,
+    future: Pin<Box<dyn Future<Output = WaitResult>>>,
     is_of_client: bool,
 }
 
 impl Wanted {
     /// A wait for `future`, which bounds its own duration; the run's deadline also applies.
-    pub fn new(future: impl Future<Output = Answer> + 'static) -> Self {
+    pub fn new(future: impl Future<Output = WaitResult> + 'static) -> Self {
         Self { future: Box::pin(future), is_of_client: false }
     }
 
@@ -88,9 +88,9 @@ impl Wanted {
 }
 
 impl Future for Wanted {
-    type Output = Answer;
+    type Output = WaitResult;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WaitResult> {
         self.future.as_mut().poll(context)
     }
 }
@@ -104,7 +104,7 @@ impl fmt::Debug for Wanted {
 /// A wait with the result `values`, created when the future is ready.
 pub fn wanted<F, R>(future: F) -> Wanted
 where
-    F: Future<Output = Result<R, Fault>> + 'static,
+    F: Future<Output = Result<R, NativeError>> + 'static,
     R: mlua::IntoLuaMulti + 'static,
 {
     Wanted::new(async move {

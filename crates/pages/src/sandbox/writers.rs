@@ -2,7 +2,7 @@
 
 use super::hub::Hub;
 use super::json::{self, InvalidText};
-use super::wait::Fault;
+use super::wait::NativeError;
 use crate::template::escape;
 use mlua::{Lua, Table, Value};
 use std::io::Write as _;
@@ -65,7 +65,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
 
 /// Writes a value as text: texts and numbers unchanged, booleans by name, nil as nothing, tables by their
 /// `__tostring`.
-fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), Fault> {
+fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), NativeError> {
     match value {
         Value::String(text) => write(lua, hub, &text.as_bytes(), escape),
         Value::Nil => Ok(()),
@@ -89,11 +89,11 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
             let text = value.to_string()?;
             write(lua, hub, text.as_bytes(), escape)
         }
-        other => Err(Fault::from(format!("a {} cannot be written: give its text", other.type_name()))),
+        other => Err(NativeError::from(format!("a {} cannot be written: give its text", other.type_name()))),
     }
 }
 
-fn write(lua: &Lua, hub: &Hub, text: &[u8], Escape(escape, factor): Escape) -> Result<(), Fault> {
+fn write(lua: &Lua, hub: &Hub, text: &[u8], Escape(escape, factor): Escape) -> Result<(), NativeError> {
     if text.len() > LONG_BYTES {
         hub.meter.hurry();
         hub.reserve(lua, text.len().saturating_mul(factor))?;
@@ -107,7 +107,7 @@ fn write(lua: &Lua, hub: &Hub, text: &[u8], Escape(escape, factor): Escape) -> R
 /// Size from which the limits are checked before and after, in bytes.
 const LONG_BYTES: usize = 16 * 1024;
 
-fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -> Result<(), Fault> {
+fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -> Result<(), NativeError> {
     if let Value::String(string) = value {
         return write(lua, hub, &string.as_bytes(), text);
     }

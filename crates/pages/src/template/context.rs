@@ -9,7 +9,7 @@
 //! accepted as long as both agree, which they do while no `<` appears where one of them sees text. And an insertion
 //! in an unknown context does not compile.
 
-use super::names::{Content, Value, content_of, is_integration_point, value_of};
+use super::names::{AttributeValue, ElementContent, content_of, is_integration_point, value_of};
 use super::reference::{Resolved, resolve};
 use super::script::{Language, Script};
 use super::url::Url;
@@ -45,7 +45,7 @@ impl Name {
 
 /// The tokenizer's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum HtmlState {
     Text,
     /// After `<`.
     TagOpen,
@@ -71,7 +71,7 @@ pub(super) enum State {
     /// Until the next `>`.
     Bogus,
     /// The content of an element without markup; the matched length of its end tag.
-    Raw(Content, u8),
+    Raw(ElementContent, u8),
 }
 
 /// The preceding characters in a comment (HTML, sections 13.2.5.43 to 13.2.5.52).
@@ -110,7 +110,7 @@ pub(super) struct Tag {
     /// True after a `/`.
     pub(super) slash: bool,
     pub(super) attribute: Name,
-    pub(super) value: Option<Value>,
+    pub(super) value: Option<AttributeValue>,
     /// The value so far, of a script's type.
     pub(super) kept: Name,
     /// The language of a script element; of `type` and `language`, the less known one.
@@ -146,7 +146,7 @@ impl Depth {
 /// The context of a position.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
-    pub(super) state: State,
+    pub(super) state: HtmlState,
     /// Start of the state.
     pub(super) since: Span,
     pub(super) tag: Tag,
@@ -185,7 +185,7 @@ pub(super) enum Unclear {
 impl Context {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Text,
+            state: HtmlState::Text,
             since: Span::default(),
             tag: Tag::default(),
             depth: Depth::default(),
@@ -211,7 +211,10 @@ impl Context {
 
     /// Returns whether character references are decoded in this content or attribute value.
     fn is_decoded(&self) -> bool {
-        matches!(self.state, State::Text | State::Value(_) | State::Unquoted | State::Raw(Content::Text, _))
+        matches!(
+            self.state,
+            HtmlState::Text | HtmlState::Value(_) | HtmlState::Unquoted | HtmlState::Raw(ElementContent::Text, _)
+        )
     }
 
     /// Advances by a written character at `at`.
@@ -225,103 +228,103 @@ impl Context {
         }
         // With scripts enabled, all of `<noscript>` is text up to its end tag, which must be at the same place for
         // other parsers.
-        let in_markup = !matches!(self.state, State::Text | State::TagOpen | State::Raw(..));
+        let in_markup = !matches!(self.state, HtmlState::Text | HtmlState::TagOpen | HtmlState::Raw(..));
         if byte == b'<' && self.depth.noscript > 0 && in_markup {
             return Err(Unclear::Noscript);
         }
         match self.state {
-            State::Text => {
+            HtmlState::Text => {
                 if byte == b'<' {
-                    self.enter(State::TagOpen, at);
+                    self.enter(HtmlState::TagOpen, at);
                     self.reference = Name::default();
                 }
             }
-            State::TagOpen => match byte {
-                b'!' => self.state = State::Declaration(0),
-                b'/' => self.state = State::EndTagOpen,
-                b'?' => self.state = State::Bogus,
+            HtmlState::TagOpen => match byte {
+                b'!' => self.state = HtmlState::Declaration(0),
+                b'/' => self.state = HtmlState::EndTagOpen,
+                b'?' => self.state = HtmlState::Bogus,
                 _ if byte.is_ascii_alphabetic() => self.begin_tag(byte, false),
                 // Not a tag (section 13.2.5.6).
                 _ => {
-                    self.state = State::Text;
+                    self.state = HtmlState::Text;
                     return self.advance(character, at);
                 }
             },
-            State::EndTagOpen => match byte {
-                b'>' => self.state = State::Text,
+            HtmlState::EndTagOpen => match byte {
+                b'>' => self.state = HtmlState::Text,
                 _ if byte.is_ascii_alphabetic() => self.begin_tag(byte, true),
-                _ => self.state = State::Bogus,
+                _ => self.state = HtmlState::Bogus,
             },
-            State::TagName => match byte {
+            HtmlState::TagName => match byte {
                 b'/' | b'>' => return self.gap(byte, at),
-                _ if is_space(byte) => self.state = State::Gap,
+                _ if is_space(byte) => self.state = HtmlState::Gap,
                 _ => self.tag.name.push(byte, NAME_BYTES),
             },
-            State::Gap | State::AfterValue => return self.gap(byte, at),
-            State::Separator(_) if is_space(byte) => self.state = State::Separator(true),
-            State::Separator(spaced) => {
+            HtmlState::Gap | HtmlState::AfterValue => return self.gap(byte, at),
+            HtmlState::Separator(_) if is_space(byte) => self.state = HtmlState::Separator(true),
+            HtmlState::Separator(spaced) => {
                 let separates = matches!(byte, b'/' | b'>') || (spaced && byte != b'=');
                 return self.gap(byte, at).and(if separates { Ok(()) } else { Err(Unclear::Separator) });
             }
-            State::AttributeName => match byte {
+            HtmlState::AttributeName => match byte {
                 b'/' | b'>' => return self.gap(byte, at),
                 b'=' => return self.end_name(),
-                _ if is_space(byte) => self.state = State::AfterName,
+                _ if is_space(byte) => self.state = HtmlState::AfterName,
                 _ => self.tag.attribute.push(byte, NAME_BYTES),
             },
-            State::AfterName => match byte {
+            HtmlState::AfterName => match byte {
                 b'=' => return self.end_name(),
                 _ => return self.gap(byte, at),
             },
-            State::BeforeValue => match byte {
-                b'"' | b'\'' => self.enter(State::Value(byte), at),
+            HtmlState::BeforeValue => match byte {
+                b'"' | b'\'' => self.enter(HtmlState::Value(byte), at),
                 b'>' => {
                     self.end_value();
                     return self.gap(byte, at);
                 }
                 _ if is_space(byte) => {}
                 _ => {
-                    self.enter(State::Unquoted, at);
+                    self.enter(HtmlState::Unquoted, at);
                     return self.advance(character, at);
                 }
             },
-            State::Value(quote) if byte == quote => {
-                self.state = State::AfterValue;
+            HtmlState::Value(quote) if byte == quote => {
+                self.state = HtmlState::AfterValue;
                 self.end_value();
                 return Ok(());
             }
-            State::Unquoted if byte == b'>' || is_space(byte) => {
-                self.state = State::Gap;
+            HtmlState::Unquoted if byte == b'>' || is_space(byte) => {
+                self.state = HtmlState::Gap;
                 self.end_value();
                 return self.gap(byte, at);
             }
-            State::Value(_) | State::Unquoted => {
-                if self.tag.value == Some(Value::ScriptType) {
+            HtmlState::Value(_) | HtmlState::Unquoted => {
+                if self.tag.value == Some(AttributeValue::ScriptType) {
                     self.tag.kept.push(byte, KEPT_BYTES);
                 }
             }
-            State::Declaration(hyphens) => match byte {
-                b'-' if hyphens == 1 => self.state = State::Comment(Dashes::Start),
-                b'-' => self.state = State::Declaration(1),
-                b'>' => self.state = State::Text,
+            HtmlState::Declaration(hyphens) => match byte {
+                b'-' if hyphens == 1 => self.state = HtmlState::Comment(Dashes::Start),
+                b'-' => self.state = HtmlState::Declaration(1),
+                b'>' => self.state = HtmlState::Text,
                 b'[' if self.depth.is_foreign() => {
-                    self.state = State::Bogus;
+                    self.state = HtmlState::Bogus;
                     return Err(Unclear::Cdata);
                 }
-                _ => self.state = State::Bogus,
+                _ => self.state = HtmlState::Bogus,
             },
-            State::Comment(dashes) => self.state = dashes.advance(byte).map_or(State::Text, State::Comment),
-            State::Bogus => {
+            HtmlState::Comment(dashes) => self.state = dashes.advance(byte).map_or(HtmlState::Text, HtmlState::Comment),
+            HtmlState::Bogus => {
                 if byte == b'>' {
-                    self.state = State::Text;
+                    self.state = HtmlState::Text;
                 }
             }
-            State::Raw(content, read) => return self.raw(content, read, (byte, character), at),
+            HtmlState::Raw(content, read) => return self.raw(content, read, (byte, character), at),
         }
         Ok(())
     }
 
-    fn enter(&mut self, state: State, at: Span) {
+    fn enter(&mut self, state: HtmlState, at: Span) {
         self.state = state;
         self.since = at;
     }
@@ -329,7 +332,7 @@ impl Context {
     fn begin_tag(&mut self, byte: u8, is_end: bool) {
         self.tag = Tag { is_end, ..Tag::default() };
         self.tag.name.push(byte, NAME_BYTES);
-        self.state = State::TagName;
+        self.state = HtmlState::TagName;
     }
 
     /// Handles a byte between attributes, or at the end of a name or a value.
@@ -338,13 +341,13 @@ impl Context {
             b'>' => return self.end_tag(at),
             b'/' => {
                 self.tag.slash = true;
-                self.state = State::Gap;
+                self.state = HtmlState::Gap;
             }
             _ if is_space(byte) => {
                 self.tag.slash = false;
                 // A name still waits for its `=`.
-                if self.state != State::AfterName {
-                    self.state = State::Gap;
+                if self.state != HtmlState::AfterName {
+                    self.state = HtmlState::Gap;
                 }
             }
             _ => {
@@ -352,7 +355,7 @@ impl Context {
                 self.tag.attribute = Name::default();
                 self.tag.value = None;
                 self.tag.attribute.push(byte, NAME_BYTES);
-                self.state = State::AttributeName;
+                self.state = HtmlState::AttributeName;
             }
         }
         Ok(())
@@ -361,12 +364,12 @@ impl Context {
     /// Handles `=` after an attribute's name.
     fn end_name(&mut self) -> Result<(), Unclear> {
         let value = value_of(self.tag.name.bytes(), self.tag.attribute.bytes());
-        self.state = State::BeforeValue;
+        self.state = HtmlState::BeforeValue;
         self.tag.value = Some(value);
         self.tag.kept = Name::default();
         self.reference = Name::default();
         self.url = Url::Start;
-        self.script = (value == Value::Handler).then(|| Script::new(Language::JavaScript));
+        self.script = (value == AttributeValue::Handler).then(|| Script::new(Language::JavaScript));
         if self.tag.attribute.bytes() == b"http-equiv" {
             self.tag.http_equiv = true;
             if self.tag.content_inserted {
@@ -377,7 +380,7 @@ impl Context {
     }
 
     fn end_value(&mut self) {
-        if self.tag.value == Some(Value::ScriptType) {
+        if self.tag.value == Some(AttributeValue::ScriptType) {
             let kept = self.tag.kept.bytes();
             let language = if self.tag.attribute.bytes() == b"language" && !kept.is_empty() {
                 Language::of_type(&[b"text/", kept].concat())
@@ -399,7 +402,7 @@ impl Context {
         let tag = std::mem::take(&mut self.tag);
         let name = tag.name.bytes();
         self.reference = Name::default();
-        self.enter(State::Text, at);
+        self.enter(HtmlState::Text, at);
         let step = |depth: &mut u16| {
             *depth = if tag.is_end { depth.saturating_sub(1) } else { depth.saturating_add(u16::from(!tag.slash)) };
         };
@@ -418,25 +421,31 @@ impl Context {
         }
         self.first = matches!(name, b"textarea" | b"pre" | b"listing");
         let content = content_of(name);
-        if content == Content::Markup {
+        if content == ElementContent::Markup {
             return Ok(());
         }
         let closes_itself = tag.slash && self.depth.is_unclear();
-        if content == Content::Script {
+        if content == ElementContent::Script {
             self.script = Some(Script::new(tag.language.unwrap_or(Language::JavaScript)));
         }
         self.comment = 0;
         self.tag = Tag { name: tag.name, ..Tag::default() };
-        self.state = State::Raw(content, 0);
+        self.state = HtmlState::Raw(content, 0);
         match content {
-            Content::Endless => Err(Unclear::Endless),
+            ElementContent::Endless => Err(Unclear::Endless),
             _ if closes_itself => Err(Unclear::SelfClosing),
             _ => Ok(()),
         }
     }
 
     /// The content of an element without markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
-    fn raw(&mut self, content: Content, read: u8, (byte, character): (u8, char), at: Span) -> Result<(), Unclear> {
+    fn raw(
+        &mut self,
+        content: ElementContent,
+        read: u8,
+        (byte, character): (u8, char),
+        at: Span,
+    ) -> Result<(), Unclear> {
         let name = self.tag.name.bytes();
         let (next, ends) = match usize::from(read) {
             1 if byte == b'/' => (2, false),
@@ -450,10 +459,10 @@ impl Context {
             self.reference = Name::default();
             let name = self.tag.name.clone();
             self.tag = Tag { name, is_end: true, ..Tag::default() };
-            self.state = State::Gap;
+            self.state = HtmlState::Gap;
             return self.gap(byte, at);
         }
-        self.state = State::Raw(content, next);
+        self.state = HtmlState::Raw(content, next);
         if let Some(script) = &mut self.script {
             script.advance(character);
         }
@@ -464,7 +473,7 @@ impl Context {
             (2, b'-') => 3,
             _ => 0,
         };
-        if content == Content::Script && comment == 3 && byte == b'-' {
+        if content == ElementContent::Script && comment == 3 && byte == b'-' {
             return Err(Unclear::ScriptComment);
         }
         // A `<` that does not begin the element's own end tag.
@@ -477,8 +486,8 @@ impl Context {
     /// Follows character references in text and attributes: the decoded character is relevant for URLs and scripts,
     /// and an open reference must not extend into an insertion.
     fn refer(&mut self, byte: u8, character: char) {
-        let is_value = matches!(self.state, State::Value(quote) if byte != quote)
-            || (self.state == State::Unquoted && byte != b'>' && !is_space(byte));
+        let is_value = matches!(self.state, HtmlState::Value(quote) if byte != quote)
+            || (self.state == HtmlState::Unquoted && byte != b'>' && !is_space(byte));
         if byte == b'&' || self.reference.bytes().is_empty() {
             if is_value && !self.reference.bytes().is_empty() {
                 self.settle(byte);
@@ -498,7 +507,7 @@ impl Context {
             }
             return;
         }
-        if matches!(self.state, State::Value(_) | State::Unquoted) {
+        if matches!(self.state, HtmlState::Value(_) | HtmlState::Unquoted) {
             self.settle(byte);
             if byte != b';' && is_value {
                 self.mean(character);
@@ -533,14 +542,14 @@ impl Context {
     /// Handles a decoded character of an attribute's value.
     fn mean(&mut self, character: char) {
         match self.tag.value {
-            Some(Value::Handler) => {
+            Some(AttributeValue::Handler) => {
                 if let Some(script) = &mut self.script {
                     script.advance(character);
                 }
             }
-            Some(Value::Url | Value::Resource) => self.url = self.url.advance(character),
+            Some(AttributeValue::Url | AttributeValue::Resource) => self.url = self.url.advance(character),
             // Commas and spaces separate URLs; the part after a space is a descriptor.
-            Some(Value::UrlList) => {
+            Some(AttributeValue::UrlList) => {
                 self.url = match character {
                     ',' => Url::Start,
                     ' ' | '\t' | '\n' | '\r' if self.url != Url::Start => Url::Unclear,
@@ -558,7 +567,7 @@ impl Context {
 
     /// Returns whether the position is within the end tag of the current element.
     pub(super) fn is_within_end(&self) -> bool {
-        matches!(self.state, State::Raw(_, read) if read > 0)
+        matches!(self.state, HtmlState::Raw(_, read) if read > 0)
     }
 }
 

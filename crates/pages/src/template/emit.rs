@@ -1,16 +1,16 @@
 //! Emission of the chunk, the segments, and the line table.
 
-use super::lines::{Lines, Origin};
-use super::part::Part;
+use super::lines::{LineMap, LineOrigin};
+use super::part::TemplatePart;
 use super::segments::Segments;
 use super::walk::Chosen;
-use super::{Escape, SEGMENT_FUNCTION, Template};
+use super::{CompiledPage, Escape, SEGMENT_FUNCTION};
 use flatout_config::diagnostic::{Span, Texts};
 
 /// Emits a compiled page.
-pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<String>) -> Template {
-    let has_code = parts.iter().any(|part| matches!(part, Part::Insert { .. } | Part::Block(_)));
-    let mut writer = Writer {
+pub(super) fn emit(parts: &[TemplatePart], chosen: &[Chosen], texts: &Texts, names: Vec<String>) -> CompiledPage {
+    let has_code = parts.iter().any(|part| matches!(part, TemplatePart::Insert { .. } | TemplatePart::Block(_)));
+    let mut writer = ChunkWriter {
         texts,
         segments: Segments::default(),
         chunk: String::new(),
@@ -23,8 +23,8 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
     let mut open = Vec::new();
     for part in parts {
         match *part {
-            Part::Text(span) => writer.text(span),
-            Part::Insert { code, number } => {
+            TemplatePart::Text(span) => writer.text(span),
+            TemplatePart::Insert { code, number } => {
                 let chosen = chosen.get(number).copied().unwrap_or_default();
                 if chosen.line_break {
                     writer.pending.push(b'\n');
@@ -32,12 +32,12 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
                 writer.flush();
                 writer.insert(code, chosen.escape.unwrap_or(Escape::Text));
             }
-            Part::Block(span) => {
+            TemplatePart::Block(span) => {
                 writer.flush();
                 writer.source(span);
                 writer.line_end();
             }
-            Part::Enter(span) => {
+            TemplatePart::Enter(span) => {
                 let with_block = with_blocks.next().unwrap_or(false);
                 open.push(with_block);
                 if with_block {
@@ -45,7 +45,7 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
                     writer.line("if true then", span);
                 }
             }
-            Part::Leave(span) => {
+            TemplatePart::Leave(span) => {
                 if open.pop() == Some(true) {
                     writer.flush();
                     writer.line("end", span);
@@ -54,22 +54,26 @@ pub(super) fn emit(parts: &[Part], chosen: &[Chosen], texts: &Texts, names: Vec<
         }
     }
     writer.flush();
-    Template { segments: writer.segments, chunk: writer.chunk, lines: Lines::new(names, writer.origins, has_code) }
+    CompiledPage {
+        segments: writer.segments,
+        chunk: writer.chunk,
+        lines: LineMap::new(names, writer.origins, has_code),
+    }
 }
 
 /// For each included file, in order, whether it contains statements.
-fn blocks_within(parts: &[Part]) -> Vec<bool> {
+fn blocks_within(parts: &[TemplatePart]) -> Vec<bool> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Enter(_) => {
+            TemplatePart::Enter(_) => {
                 open.push(found.len());
                 found.push(false);
             }
-            Part::Leave(_) => {
+            TemplatePart::Leave(_) => {
                 open.pop();
             }
-            Part::Block(_) => {
+            TemplatePart::Block(_) => {
                 for &number in &open {
                     found[number] = true;
                 }
@@ -80,17 +84,17 @@ fn blocks_within(parts: &[Part]) -> Vec<bool> {
     found
 }
 
-struct Writer<'a> {
+struct ChunkWriter<'a> {
     texts: &'a Texts,
     segments: Segments,
     chunk: String,
-    origins: Vec<Origin>,
+    origins: Vec<LineOrigin>,
     /// Text that is not a segment yet, and its start.
     pending: Vec<u8>,
     pending_at: Span,
 }
 
-impl Writer<'_> {
+impl ChunkWriter<'_> {
     fn text(&mut self, span: Span) {
         if self.pending.is_empty() {
             self.pending_at = span;
@@ -146,6 +150,6 @@ impl Writer<'_> {
     /// Records the source of the current line.
     fn origin(&mut self, at: Span) {
         let place = self.texts.place(at);
-        self.origins.push(Origin { file: at.file, line: place.line, column: place.column });
+        self.origins.push(LineOrigin { file: at.file, line: place.line, column: place.column });
     }
 }

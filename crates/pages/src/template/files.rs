@@ -19,12 +19,12 @@ pub trait Files {
 
 /// A folder on disk, held open. No name leads out of it, not even through links.
 #[derive(Debug)]
-pub struct Folder {
+pub struct TemplateFolder {
     folder: Root,
     path: PathBuf,
 }
 
-impl Folder {
+impl TemplateFolder {
     /// Opens the folder at `path`.
     pub fn open(path: &Path) -> io::Result<Self> {
         let shown = if path == Path::new(".") { PathBuf::new() } else { path.to_owned() };
@@ -32,7 +32,7 @@ impl Folder {
     }
 }
 
-impl Files for Folder {
+impl Files for TemplateFolder {
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let (file, _) = self.folder.open_file(name.as_bytes()).map_err(error_of)?;
         let mut content = Vec::new();
@@ -59,11 +59,11 @@ pub(crate) fn error_of(fault: OpenFault) -> io::Error {
 
 /// Files in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct MemoryFiles {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-impl Memory {
+impl MemoryFiles {
     /// An empty folder.
     pub fn new() -> Self {
         Self::default()
@@ -77,7 +77,7 @@ impl Memory {
     }
 }
 
-impl Files for Memory {
+impl Files for MemoryFiles {
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let content = self.files.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(content[..content.len().min(bytes_max + 1)].to_vec())

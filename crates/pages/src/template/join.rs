@@ -8,7 +8,7 @@
 //! The join of two contexts is an upper bound of both: whatever the tokenizer or an insertion does with it is valid
 //! for both.
 
-use super::context::{Context, Name, State, Tag};
+use super::context::{Context, HtmlState, Name, Tag};
 use super::script::Language;
 
 impl Context {
@@ -34,9 +34,9 @@ impl Context {
             if self.state != other.state || self.tag.attribute != other.tag.attribute {
                 joined.tag.attribute = Name::default();
                 joined.state = match one.max(two) {
-                    Follows::Anything => State::Gap,
-                    Follows::NoEquals => State::Separator(true),
-                    Follows::End => State::Separator(false),
+                    Follows::Anything => HtmlState::Gap,
+                    Follows::NoEquals => HtmlState::Separator(true),
+                    Follows::End => HtmlState::Separator(false),
                 };
             }
             return Some(joined);
@@ -84,11 +84,11 @@ enum Follows {
 
 impl Follows {
     /// `None` if the state is not one between the names and values of a tag.
-    fn of(state: State) -> Option<Self> {
+    fn of(state: HtmlState) -> Option<Self> {
         Some(match state {
-            State::Gap | State::AfterValue => Self::Anything,
-            State::AfterName | State::Separator(true) => Self::NoEquals,
-            State::TagName | State::AttributeName | State::Separator(false) => Self::End,
+            HtmlState::Gap | HtmlState::AfterValue => Self::Anything,
+            HtmlState::AfterName | HtmlState::Separator(true) => Self::NoEquals,
+            HtmlState::TagName | HtmlState::AttributeName | HtmlState::Separator(false) => Self::End,
             _ => return None,
         })
     }

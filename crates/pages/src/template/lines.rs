@@ -7,18 +7,18 @@ use flatout_config::{Code, Diagnostics};
 
 /// The source of each line of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineMap {
     /// The files' names in the folder, by number.
     files: Vec<String>,
     /// By line of the chunk, from 0.
-    origins: Vec<Origin>,
+    origins: Vec<LineOrigin>,
     /// True if the page has code.
     has_code: bool,
 }
 
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct LineOrigin {
     /// The file's number.
     pub(super) file: u32,
     /// The line there, from 1.
@@ -27,8 +27,8 @@ pub(super) struct Origin {
     pub(super) column: u32,
 }
 
-impl Lines {
-    pub(super) fn new(files: Vec<String>, origins: Vec<Origin>, has_code: bool) -> Self {
+impl LineMap {
+    pub(super) fn new(files: Vec<String>, origins: Vec<LineOrigin>, has_code: bool) -> Self {
         Self { files, origins, has_code }
     }
 

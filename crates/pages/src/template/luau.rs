@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// The kind of a token, as far as it is relevant here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LuauTokenKind {
     /// A name or a reserved word.
     Word,
     /// A number or a string.
@@ -26,8 +26,8 @@ pub(super) enum Kind {
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct LuauToken {
+    pub(super) kind: LuauTokenKind,
     pub(super) range: Range<usize>,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Token {
 pub(super) struct Code {
     /// Its range, without `<?lua` and `?>`.
     pub(super) range: Range<usize>,
-    pub(super) tokens: Vec<Token>,
+    pub(super) tokens: Vec<LuauToken>,
 }
 
 /// Why a piece of code is malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct LuauFault {
     pub(super) range: Range<usize>,
     pub(super) kind: FaultKind,
     /// Where to resume reading, if known.
@@ -73,9 +73,9 @@ pub(super) enum FaultKind {
 const BRACKETS_MAX: usize = 200;
 
 /// Scans a piece of code from `start` up to the `?>` that ends it, outside of strings and long comments.
-pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
+pub(super) fn scan(text: &str, start: usize) -> Result<Code, LuauFault> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: start, tokens: Vec::new(), brackets: Vec::new() };
-    let mut fault: Option<Fault> = None;
+    let mut fault: Option<LuauFault> = None;
     loop {
         match scanner.step() {
             Ok(true) => {}
@@ -96,10 +96,10 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
     if fault.is_none()
         && let Some(&(_, at)) = scanner.brackets.last()
     {
-        fault = Some(Fault { range: at..at + 1, kind: FaultKind::BracketOpen, resume: None, is_long: false });
+        fault = Some(LuauFault { range: at..at + 1, kind: FaultKind::BracketOpen, resume: None, is_long: false });
     }
     match fault {
-        Some(fault) => Err(Fault { resume: Some(end), ..fault }),
+        Some(fault) => Err(LuauFault { resume: Some(end), ..fault }),
         None => Ok(Code { range: start..end, tokens: scanner.tokens }),
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, Fault> {
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<LuauToken>,
     /// The closing character and the position of each open bracket; '`' represents a `{` within a string.
     brackets: Vec<(u8, usize)>,
 }
@@ -118,8 +118,8 @@ impl Scanner<'_> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn fault(&self, start: usize, kind: FaultKind) -> Fault {
-        Fault {
+    fn fault(&self, start: usize, kind: FaultKind) -> LuauFault {
+        LuauFault {
             range: start..self.at.max(start + 1).min(self.bytes.len().max(start)),
             kind,
             resume: None,
@@ -134,16 +134,16 @@ impl Scanner<'_> {
         }
     }
 
-    fn push(&mut self, kind: Kind, start: usize) {
-        self.tokens.push(Token { kind, range: start..self.at });
+    fn push(&mut self, kind: LuauTokenKind, start: usize) {
+        self.tokens.push(LuauToken { kind, range: start..self.at });
     }
 
     /// Reads one token, or white space; false at the end of the piece.
-    fn step(&mut self) -> Result<bool, Fault> {
+    fn step(&mut self) -> Result<bool, LuauFault> {
         let start = self.at;
         let byte = self.peek(0);
         if start >= self.bytes.len() {
-            return Err(Fault { range: start..start, kind: FaultKind::Unclosed, resume: None, is_long: false });
+            return Err(LuauFault { range: start..start, kind: FaultKind::Unclosed, resume: None, is_long: false });
         }
         match byte {
             b'?' if self.peek(1) == b'>' => return Ok(false),
@@ -151,7 +151,7 @@ impl Scanner<'_> {
             b'-' if self.peek(1) == b'-' => self.comment()?,
             b'"' | b'\'' => {
                 self.quoted(byte)?;
-                self.push(Kind::Literal, start);
+                self.push(LuauTokenKind::Literal, start);
             }
             b'`' => self.interpolated(start)?,
             b'[' => {
@@ -159,7 +159,7 @@ impl Scanner<'_> {
                 match level {
                     Some(level) => {
                         self.long(level, FaultKind::TextOpen, start)?;
-                        self.push(Kind::Literal, start);
+                        self.push(LuauTokenKind::Literal, start);
                     }
                     None if self.at == start + 1 => self.open(b']', start)?,
                     None => return Err(self.fault(start, FaultKind::Character)),
@@ -183,7 +183,7 @@ impl Scanner<'_> {
                 if is_reserved(&self.bytes[start..self.at]) {
                     return Err(self.fault(start, FaultKind::NameReserved));
                 }
-                self.push(Kind::Word, start);
+                self.push(LuauTokenKind::Word, start);
             }
             // An attribute with parameters: its brackets must not be mistaken for a long string.
             b'@' if self.peek(1) == b'[' => {
@@ -196,7 +196,7 @@ impl Scanner<'_> {
                 let two = matches!(byte, b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%' | b'^') && self.peek(1) == b'=';
                 let long = LONG.iter().find(|mark| rest.starts_with(mark)).map(|mark| mark.len());
                 self.at += long.unwrap_or(if two { 2 } else { 1 });
-                self.push(Kind::Mark, start);
+                self.push(LuauTokenKind::Mark, start);
             }
             _ => {
                 self.at += 1;
@@ -206,21 +206,21 @@ impl Scanner<'_> {
         Ok(true)
     }
 
-    fn open(&mut self, closer: u8, start: usize) -> Result<(), Fault> {
+    fn open(&mut self, closer: u8, start: usize) -> Result<(), LuauFault> {
         if self.brackets.len() == BRACKETS_MAX {
             return Err(self.fault(start, FaultKind::BracketOpen));
         }
         self.brackets.push((closer, start));
-        self.push(Kind::Open, start);
+        self.push(LuauTokenKind::Open, start);
         Ok(())
     }
 
-    fn close(&mut self, byte: u8, start: usize) -> Result<(), Fault> {
+    fn close(&mut self, byte: u8, start: usize) -> Result<(), LuauFault> {
         self.at += 1;
         match self.brackets.last() {
             Some(&(closer, _)) if closer == byte => {
                 self.brackets.pop();
-                self.push(Kind::Close, start);
+                self.push(LuauTokenKind::Close, start);
                 Ok(())
             }
             Some(&(b'`', opened)) if byte == b'}' => {
@@ -245,7 +245,7 @@ impl Scanner<'_> {
     }
 
     /// A long string or comment, from its second bracket.
-    fn long(&mut self, level: usize, open: FaultKind, start: usize) -> Result<(), Fault> {
+    fn long(&mut self, level: usize, open: FaultKind, start: usize) -> Result<(), LuauFault> {
         self.at += 1;
         while self.at < self.bytes.len() {
             match self.peek(0) {
@@ -260,16 +260,16 @@ impl Scanner<'_> {
             }
         }
         self.at = start + 2 + level;
-        Err(Fault { is_long: true, ..self.fault(start, open) })
+        Err(LuauFault { is_long: true, ..self.fault(start, open) })
     }
 
-    fn character(&mut self) -> Fault {
+    fn character(&mut self) -> LuauFault {
         let start = self.at;
         self.at += 1;
         self.fault(start, FaultKind::Character)
     }
 
-    fn comment(&mut self) -> Result<(), Fault> {
+    fn comment(&mut self) -> Result<(), LuauFault> {
         let start = self.at;
         self.at += 2;
         if self.peek(0) == b'[' {
@@ -312,7 +312,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn quoted(&mut self, quote: u8) -> Result<(), Fault> {
+    fn quoted(&mut self, quote: u8) -> Result<(), LuauFault> {
         let start = self.at;
         self.at += 1;
         loop {
@@ -329,13 +329,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn interpolated(&mut self, start: usize) -> Result<(), Fault> {
+    fn interpolated(&mut self, start: usize) -> Result<(), LuauFault> {
         self.at += 1;
         self.section(start)
     }
 
     /// A section of an interpolated string, up to its end or a value in it.
-    fn section(&mut self, opened: usize) -> Result<(), Fault> {
+    fn section(&mut self, opened: usize) -> Result<(), LuauFault> {
         let start = self.at - 1;
         loop {
             match self.peek(0) {
@@ -351,13 +351,13 @@ impl Scanner<'_> {
                         return Err(self.fault(opened, FaultKind::BracketOpen));
                     }
                     self.brackets.push((b'`', opened));
-                    self.push(Kind::LiteralOpen, start);
+                    self.push(LuauTokenKind::LiteralOpen, start);
                     return Ok(());
                 }
                 byte => {
                     self.at += 1;
                     if byte == b'`' {
-                        self.push(Kind::Literal, start);
+                        self.push(LuauTokenKind::Literal, start);
                         return Ok(());
                     }
                 }
@@ -381,7 +381,7 @@ impl Scanner<'_> {
         while is_word(self.peek(0)) || self.peek(0).is_ascii_digit() {
             self.at += 1;
         }
-        self.push(Kind::Literal, start);
+        self.push(LuauTokenKind::Literal, start);
     }
 }
 

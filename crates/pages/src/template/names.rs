@@ -3,7 +3,7 @@
 
 /// The kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum AttributeValue {
     /// Text.
     Plain,
     /// A URL that a person may follow, or that loads passive content.
@@ -26,7 +26,7 @@ pub(super) enum Value {
 
 /// How the content of an element is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum ElementContent {
     /// As markup.
     Markup,
     /// As a script.
@@ -42,14 +42,14 @@ pub(super) enum Content {
 }
 
 /// How the content of an element is parsed (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
-pub(super) fn content_of(element: &[u8]) -> Content {
+pub(super) fn content_of(element: &[u8]) -> ElementContent {
     match element {
-        b"script" => Content::Script,
-        b"style" => Content::Style,
-        b"textarea" | b"title" => Content::Text,
-        b"xmp" | b"iframe" | b"noembed" | b"noframes" => Content::Opaque,
-        b"plaintext" => Content::Endless,
-        _ => Content::Markup,
+        b"script" => ElementContent::Script,
+        b"style" => ElementContent::Style,
+        b"textarea" | b"title" => ElementContent::Text,
+        b"xmp" | b"iframe" | b"noembed" | b"noframes" => ElementContent::Opaque,
+        b"plaintext" => ElementContent::Endless,
+        _ => ElementContent::Markup,
     }
 }
 
@@ -100,20 +100,20 @@ const URLS: &[&[u8]] = &[
 ];
 
 /// The kind of this attribute's value in this element.
-pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
+pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
     const RUN: &str = "is run by libraries";
     let first = attribute.first().copied().unwrap_or(b' ');
     if first.is_ascii() && !first.is_ascii_alphabetic() || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix))
     {
-        return Value::Refused(RUN);
+        return AttributeValue::Refused(RUN);
     }
     if attribute.starts_with(b"on") {
-        return Value::Handler;
+        return AttributeValue::Handler;
     }
     // With a namespace prefix: like the local name. `xml:base` and declarations affect other attributes.
     let name = match attribute.iter().position(|&byte| byte == b':') {
         Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => {
-            return Value::Refused("changes how others are read");
+            return AttributeValue::Refused("changes how others are read");
         }
         Some(at) => &attribute[at + 1..],
         None => attribute,
@@ -122,16 +122,16 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
         // Scripts copy them to the attributes that their names indicate.
         let holds = |part: &[u8]| kept.windows(part.len()).any(|window| window == part);
         let is_url = [&b"src"[..], b"href", b"url", b"uri"].iter().any(|part| holds(part));
-        return if is_url { Value::Url } else { Value::Plain };
+        return if is_url { AttributeValue::Url } else { AttributeValue::Plain };
     }
     let refused = match (element, name) {
-        (_, b"style") => return Value::Style,
+        (_, b"style") => return AttributeValue::Style,
         (_, b"srcdoc") => Some("holds a document of its own"),
         (_, b"http-equiv") => Some("changes how the page is read"),
         (_, b"is") => Some("chooses what is run"),
         (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
-        (b"script", b"type" | b"language") => return Value::ScriptType,
-        (b"meta", b"content") => return Value::MetaContent,
+        (b"script", b"type" | b"language") => return AttributeValue::ScriptType,
+        (b"meta", b"content") => return AttributeValue::MetaContent,
         (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("chooses what is loaded"),
         (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("limits what the frame may do"),
         (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
@@ -145,15 +145,15 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> Value {
         _ => None,
     };
     if let Some(why) = refused {
-        return Value::Refused(why);
+        return AttributeValue::Refused(why);
     }
     match (element, name) {
-        (_, b"srcset" | b"imagesrcset" | b"archive") => Value::UrlList,
+        (_, b"srcset" | b"imagesrcset" | b"archive") => AttributeValue::UrlList,
         (b"script" | b"embed" | b"frame", b"src" | b"href")
         | (b"link" | b"base", b"href")
         | (b"object", b"data")
-        | (_, b"manifest" | b"codebase" | b"classid") => Value::Resource,
-        _ if URLS.contains(&name) => Value::Url,
-        _ => Value::Plain,
+        | (_, b"manifest" | b"codebase" | b"classid") => AttributeValue::Resource,
+        _ if URLS.contains(&name) => AttributeValue::Url,
+        _ => AttributeValue::Plain,
     }
 }

@@ -2,12 +2,12 @@
 
 use super::emit::emit;
 use super::files::Files;
-use super::lines::{Lines, Origin};
-use super::luau::{Code as LuauCode, Fault, FaultKind, scan};
+use super::lines::{LineMap, LineOrigin};
+use super::luau::{Code as LuauCode, FaultKind, LuauFault, scan};
 use super::segments::Segments;
 use super::structure::{Structure, check_expression};
-use super::walk::{Step, walk};
-use super::{Compiled, FILE_BYTES_MAX, INCLUDES_MAX, LEVELS_MAX, PAGE_BYTES_MAX, Template};
+use super::walk::{PageElement, walk};
+use super::{Compiled, CompiledPage, FILE_BYTES_MAX, INCLUDES_MAX, LEVELS_MAX, PAGE_BYTES_MAX};
 use flatout_config::Code;
 use flatout_config::diagnostic::{Report, Span, Texts};
 use std::io;
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// A part of a page.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     /// Literal text.
     Text(Span),
     /// An expression, with the number of the insertion.
@@ -31,7 +31,7 @@ pub(super) enum Part {
 /// Compiles a page or a script.
 pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
     let mut report = Report::new();
-    let mut reader = Reader {
+    let mut reader = TemplateReader {
         files,
         report: &mut report,
         texts: Texts::default(),
@@ -53,7 +53,7 @@ pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
         return Compiled { template, files: read };
     };
     reader.page(file, name);
-    let Reader { texts, read, numbers, parts, steps, insertions, .. } = reader;
+    let TemplateReader { texts, read, numbers, parts, steps, insertions, .. } = reader;
     // Without valid code, its contexts are meaningless.
     let chosen = if report.is_empty() { walk(&steps, insertions, &texts, &mut report) } else { Vec::new() };
     let template = if report.is_empty() {
@@ -66,14 +66,14 @@ pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
 }
 
 /// A script is its own chunk, line by line.
-fn script(texts: &Texts, name: &str) -> Template {
+fn script(texts: &Texts, name: &str) -> CompiledPage {
     let chunk = texts.text(0).to_owned();
     let lines = chunk.split('\n').count() as u32;
-    let origins = (1..=lines).map(|line| Origin { file: 0, line, column: 1 }).collect();
-    Template { segments: Segments::default(), chunk, lines: Lines::new(vec![name.to_owned()], origins, true) }
+    let origins = (1..=lines).map(|line| LineOrigin { file: 0, line, column: 1 }).collect();
+    CompiledPage { segments: Segments::default(), chunk, lines: LineMap::new(vec![name.to_owned()], origins, true) }
 }
 
-struct Reader<'a> {
+struct TemplateReader<'a> {
     files: &'a dyn Files,
     report: &'a mut Report,
     texts: Texts,
@@ -85,13 +85,13 @@ struct Reader<'a> {
     /// The files that include the current one.
     chain: Vec<String>,
     includes: usize,
-    parts: Vec<Part>,
-    steps: Vec<Step>,
+    parts: Vec<TemplatePart>,
+    steps: Vec<PageElement>,
     insertions: usize,
     structure: Structure,
 }
 
-impl Reader<'_> {
+impl TemplateReader<'_> {
     /// Reads a file, and returns the number of its text; `asked` is the place of the include.
     fn file(&mut self, name: &str, asked: Option<Span>) -> Option<u32> {
         let number = self.read.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -167,8 +167,8 @@ impl Reader<'_> {
     fn text(&mut self, file: u32, range: Range<usize>) {
         if !range.is_empty() {
             let span = Span::new(file, range.start, range.end);
-            self.parts.push(Part::Text(span));
-            self.steps.push(Step::Text(span));
+            self.parts.push(TemplatePart::Text(span));
+            self.steps.push(PageElement::Text(span));
         }
     }
 
@@ -218,8 +218,8 @@ impl Reader<'_> {
                 let number = self.insertions;
                 self.insertions += 1;
                 let inner = Span::new(file, code.range.start, code.range.end);
-                self.parts.push(Part::Insert { code: inner, number });
-                self.steps.push(Step::Insert { span, number, raw: word == "raw" });
+                self.parts.push(TemplatePart::Insert { code: inner, number });
+                self.steps.push(PageElement::Insert { span, number, raw: word == "raw" });
             }
         }
         end
@@ -230,8 +230,8 @@ impl Reader<'_> {
             return;
         }
         let events = self.structure.read((file, text), &code.tokens, base, self.report);
-        self.steps.extend(events.into_iter().map(|(event, span)| Step::Event(event, span)));
-        self.parts.push(Part::Block(Span::new(file, code.range.start, code.range.end)));
+        self.steps.extend(events.into_iter().map(|(event, span)| PageElement::Event(event, span)));
+        self.parts.push(TemplatePart::Block(Span::new(file, code.range.start, code.range.end)));
     }
 
     fn include(&mut self, text: &str, code: &LuauCode, span: Span, name: &str) {
@@ -281,13 +281,13 @@ impl Reader<'_> {
             return;
         }
         if let Some(included) = self.file(&target, Some(span)) {
-            self.parts.push(Part::Enter(span));
+            self.parts.push(TemplatePart::Enter(span));
             self.page(included, &target);
-            self.parts.push(Part::Leave(span));
+            self.parts.push(TemplatePart::Leave(span));
         }
     }
 
-    fn fault(&mut self, fault: &Fault, (file, start): (u32, usize), text: &str) {
+    fn fault(&mut self, fault: &LuauFault, (file, start): (u32, usize), text: &str) {
         let span = Span::new(file, fault.range.start, fault.range.end);
         let word = text.get(fault.range.clone()).unwrap_or_default();
         match fault.kind {

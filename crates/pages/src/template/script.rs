@@ -39,7 +39,7 @@ impl Language {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     language: Language,
-    state: State,
+    state: ScriptState,
     /// The kind of token expected after the last one in code.
     behind: Behind,
     /// The first characters of the current word in code.
@@ -66,13 +66,13 @@ enum Open {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ScriptState {
     Code,
     /// After a `/` in code.
     Slash,
     /// A string with this quote; true after a backslash.
     Text(char, bool),
-    Template(Template),
+    Template(TemplateLiteral),
     LineComment,
     /// True after a `*`.
     BlockComment(bool),
@@ -82,7 +82,7 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Template {
+enum TemplateLiteral {
     Plain,
     Backslash,
     Dollar,
@@ -136,7 +136,7 @@ impl Word {
 
 /// The kind of an insertion at a position of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum InsertionKind {
     Value,
     /// Within a quoted string.
     Text,
@@ -151,7 +151,7 @@ impl Script {
     pub(super) fn new(language: Language) -> Self {
         Self {
             language,
-            state: State::Code,
+            state: ScriptState::Code,
             behind: Behind::Operand,
             word: Word::default(),
             dotted: false,
@@ -168,39 +168,41 @@ impl Script {
 
     /// Marks the rest of the script as ambiguous.
     pub(super) fn give_up(&mut self) {
-        self.state = State::Unclear(Unclear::Syntax);
+        self.state = ScriptState::Unclear(Unclear::Syntax);
     }
 
     /// The kind of an insertion at this position.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> InsertionKind {
         if self.language == Language::Other {
-            return Place::None("in a script that is not JavaScript or JSON");
+            return InsertionKind::None("in a script that is not JavaScript or JSON");
         }
         match self.state {
-            State::Code if self.either => Place::None("behind a `/` that divides, or begins a regular expression"),
-            State::Code if self.word.length > 0 => Place::None("directly behind a name or a number"),
-            State::Code => Place::Value,
-            State::Slash if self.behind() == Behind::Operator => Place::Value,
-            State::Slash => Place::None("behind a `/` that divides, or begins a regular expression"),
-            State::Text(_, false) => Place::Text,
-            State::Text(_, true) => Place::None("behind a backslash"),
-            State::Template(_) => Place::None("in the text of a template literal"),
-            State::LineComment | State::BlockComment(_) => Place::None("in a comment of a script"),
-            State::Regex(..) => Place::None("in a regular expression"),
-            State::Unclear(Unclear::Branches) => {
-                Place::None("behind branches that leave the script in different places")
+            ScriptState::Code if self.either => {
+                InsertionKind::None("behind a `/` that divides, or begins a regular expression")
             }
-            State::Unclear(Unclear::Slash) => {
-                Place::None("behind a `/` after `}`, which divides or begins a regular expression")
+            ScriptState::Code if self.word.length > 0 => InsertionKind::None("directly behind a name or a number"),
+            ScriptState::Code => InsertionKind::Value,
+            ScriptState::Slash if self.behind() == Behind::Operator => InsertionKind::Value,
+            ScriptState::Slash => InsertionKind::None("behind a `/` that divides, or begins a regular expression"),
+            ScriptState::Text(_, false) => InsertionKind::Text,
+            ScriptState::Text(_, true) => InsertionKind::None("behind a backslash"),
+            ScriptState::Template(_) => InsertionKind::None("in the text of a template literal"),
+            ScriptState::LineComment | ScriptState::BlockComment(_) => InsertionKind::None("in a comment of a script"),
+            ScriptState::Regex(..) => InsertionKind::None("in a regular expression"),
+            ScriptState::Unclear(Unclear::Branches) => {
+                InsertionKind::None("behind branches that leave the script in different places")
             }
-            State::Unclear(Unclear::Syntax) => Place::None("in a script that cannot be followed"),
+            ScriptState::Unclear(Unclear::Slash) => {
+                InsertionKind::None("behind a `/` after `}`, which divides or begins a regular expression")
+            }
+            ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that cannot be followed"),
         }
     }
 
     /// Handles an insertion that [`Script::place`] has allowed.
     pub(super) fn insert(&mut self) {
-        if matches!(self.state, State::Code | State::Slash) {
-            self.state = State::Code;
+        if matches!(self.state, ScriptState::Code | ScriptState::Slash) {
+            self.state = ScriptState::Code;
             self.behind = Behind::Operator;
             self.word = Word::default();
             self.dotted = false;
@@ -216,7 +218,7 @@ impl Script {
         }
         let mut joined = self.clone();
         if (self.state, &self.open, self.language) != (other.state, &other.open, other.language) {
-            joined.state = State::Unclear(Unclear::Branches);
+            joined.state = ScriptState::Unclear(Unclear::Branches);
         }
         if self.behind() == other.behind() {
             joined.behind = self.behind();
@@ -234,8 +236,8 @@ impl Script {
         if self.last != other.last {
             // Assume the strictest case for whatever follows.
             joined.last = ['\n'; 2];
-            if joined.state == State::Code && (self.last.contains(&'-') || other.last.contains(&'-')) {
-                joined.state = State::Unclear(Unclear::Branches);
+            if joined.state == ScriptState::Code && (self.last.contains(&'-') || other.last.contains(&'-')) {
+                joined.state = ScriptState::Unclear(Unclear::Branches);
             }
         }
         joined
@@ -264,38 +266,38 @@ impl Script {
         }
         let is_line_end = matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}');
         match self.state {
-            State::Code => self.code(character),
-            State::Slash => self.slash(character),
-            State::Text(quote, true) => self.state = State::Text(quote, false),
-            State::Text(quote, false) => {
+            ScriptState::Code => self.code(character),
+            ScriptState::Slash => self.slash(character),
+            ScriptState::Text(quote, true) => self.state = ScriptState::Text(quote, false),
+            ScriptState::Text(quote, false) => {
                 if character == '\\' {
-                    self.state = State::Text(quote, true);
+                    self.state = ScriptState::Text(quote, true);
                 } else if character == quote {
                     self.operand();
                 } else if matches!(character, '\n' | '\r') {
                     self.give_up();
                 }
             }
-            State::Template(template) => self.template(template, character),
-            State::LineComment if is_line_end => self.back_to_code(character),
-            State::BlockComment(true) if character == '/' => self.back_to_code(' '),
-            State::BlockComment(_) => self.state = State::BlockComment(character == '*'),
-            State::Regex(bracket, true) if !is_line_end => self.state = State::Regex(bracket, false),
-            State::Regex(..) if is_line_end => self.give_up(),
-            State::Regex(bracket, _) => match character {
-                '\\' => self.state = State::Regex(bracket, true),
-                '[' => self.state = State::Regex(true, false),
-                ']' => self.state = State::Regex(false, false),
+            ScriptState::Template(template) => self.template(template, character),
+            ScriptState::LineComment if is_line_end => self.back_to_code(character),
+            ScriptState::BlockComment(true) if character == '/' => self.back_to_code(' '),
+            ScriptState::BlockComment(_) => self.state = ScriptState::BlockComment(character == '*'),
+            ScriptState::Regex(bracket, true) if !is_line_end => self.state = ScriptState::Regex(bracket, false),
+            ScriptState::Regex(..) if is_line_end => self.give_up(),
+            ScriptState::Regex(bracket, _) => match character {
+                '\\' => self.state = ScriptState::Regex(bracket, true),
+                '[' => self.state = ScriptState::Regex(true, false),
+                ']' => self.state = ScriptState::Regex(false, false),
                 '/' if !bracket => self.operand(),
                 _ => {}
             },
-            State::LineComment | State::Unclear(_) => {}
+            ScriptState::LineComment | ScriptState::Unclear(_) => {}
         }
     }
 
     /// Handles the end of a string, a template or a regular expression.
     fn operand(&mut self) {
-        self.state = State::Code;
+        self.state = ScriptState::Code;
         self.behind = Behind::Operator;
         self.word = Word::default();
         self.dotted = false;
@@ -304,24 +306,24 @@ impl Script {
 
     /// Handles the end of a comment; the token before it is still the last one.
     fn back_to_code(&mut self, character: char) {
-        self.state = State::Code;
+        self.state = ScriptState::Code;
         self.code(character);
     }
 
-    fn template(&mut self, template: Template, character: char) {
-        self.state = State::Template(match (template, character) {
-            (Template::Backslash, _) => Template::Plain,
-            (_, '\\') => Template::Backslash,
+    fn template(&mut self, template: TemplateLiteral, character: char) {
+        self.state = ScriptState::Template(match (template, character) {
+            (TemplateLiteral::Backslash, _) => TemplateLiteral::Plain,
+            (_, '\\') => TemplateLiteral::Backslash,
             (_, '`') => return self.operand(),
-            (Template::Dollar, '{') => {
-                self.state = State::Code;
+            (TemplateLiteral::Dollar, '{') => {
+                self.state = ScriptState::Code;
                 self.behind = Behind::Operand;
                 self.word = Word::default();
                 self.last = ['{'; 2];
                 return self.push(Open::Template);
             }
-            (_, '$') => Template::Dollar,
-            _ => Template::Plain,
+            (_, '$') => TemplateLiteral::Dollar,
+            _ => TemplateLiteral::Plain,
         });
     }
 
@@ -335,17 +337,17 @@ impl Script {
 
     fn slash(&mut self, character: char) {
         match character {
-            '/' => self.state = State::LineComment,
-            '*' => self.state = State::BlockComment(false),
+            '/' => self.state = ScriptState::LineComment,
+            '*' => self.state = ScriptState::BlockComment(false),
             _ => match self.behind() {
                 Behind::Operand => {
-                    self.state = State::Regex(false, false);
+                    self.state = ScriptState::Regex(false, false);
                     self.word = Word::default();
                     self.advance(character);
                 }
                 behind => {
                     self.either |= behind == Behind::Either;
-                    self.state = State::Code;
+                    self.state = ScriptState::Code;
                     self.mark('/');
                     self.code(character);
                 }
@@ -364,7 +366,7 @@ impl Script {
     fn code(&mut self, character: char) {
         if self.language == Language::Json {
             match character {
-                '"' => self.state = State::Text('"', false),
+                '"' => self.state = ScriptState::Text('"', false),
                 '\'' | '`' | '/' => self.give_up(),
                 // Only checks whether a value is possible here; JSON parsers check the rest.
                 _ => {}
@@ -380,17 +382,17 @@ impl Script {
             _ if character.is_whitespace() || character == '\u{feff}' => self.end_word(),
             '"' | '\'' | '`' | '/' | '{' | '}' | '[' | ']' if self.either => {
                 // Here the two alternatives diverge.
-                self.state = State::Unclear(Unclear::Slash);
+                self.state = ScriptState::Unclear(Unclear::Slash);
             }
             '"' | '\'' => {
                 self.end_word();
-                self.state = State::Text(character, false);
+                self.state = ScriptState::Text(character, false);
             }
             '`' => {
                 self.end_word();
-                self.state = State::Template(Template::Plain);
+                self.state = ScriptState::Template(TemplateLiteral::Plain);
             }
-            '/' => self.state = State::Slash,
+            '/' => self.state = ScriptState::Slash,
             '{' => {
                 self.mark('{');
                 self.push(Open::Brace);
@@ -399,7 +401,7 @@ impl Script {
                 self.mark('}');
                 self.behind = Behind::Either;
                 match self.open.pop() {
-                    Some(Open::Template) => self.state = State::Template(Template::Plain),
+                    Some(Open::Template) => self.state = ScriptState::Template(TemplateLiteral::Plain),
                     Some(Open::Parenthesis(_)) => self.give_up(),
                     _ => {}
                 }

@@ -11,13 +11,13 @@
 //! begins with `if true then` and ends with `end`: as an expression it would need an `else`, so the chunk would not
 //! compile.
 
-use super::luau::{Code as LuauCode, Kind, Token};
+use super::luau::{Code as LuauCode, LuauToken, LuauTokenKind};
 use flatout_config::diagnostic::Span;
 use flatout_config::{Code, diagnostic::Report};
 
 /// The effect of code on the order of the page's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum ControlEvent {
     /// `if`.
     If,
     /// `elseif`, or `else`, which is the last.
@@ -36,7 +36,7 @@ pub(super) enum Event {
 const DEPTH_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
+enum ControlStructure {
     /// A statement; its `then` is still to come.
     If {
         pending: bool,
@@ -64,7 +64,7 @@ enum Behind {
 /// The open blocks, across all pieces of code of a page.
 #[derive(Debug, Default)]
 pub(super) struct Structure {
-    open: Vec<(Block, Span)>,
+    open: Vec<(ControlStructure, Span)>,
     /// Number of open functions, whose content does not affect the page's text.
     functions: usize,
 }
@@ -83,10 +83,10 @@ impl Structure {
     pub(super) fn read(
         &mut self,
         (file, text): (u32, &str),
-        tokens: &[Token],
+        tokens: &[LuauToken],
         base: usize,
         report: &mut Report,
-    ) -> Vec<(Event, Span)> {
+    ) -> Vec<(ControlEvent, Span)> {
         let mut events = Vec::new();
         let mut behind = Behind::Statement;
         for token in tokens {
@@ -105,7 +105,7 @@ impl Structure {
     }
 
     /// Checks that a block of code ends where a separate statement can follow.
-    fn finish(&mut self, tokens: &[Token], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
+    fn finish(&mut self, tokens: &[LuauToken], (file, text): (u32, &str), behind: Behind, report: &mut Report) {
         let Some(last) = tokens.last() else { return };
         if behind != Behind::Statement {
             let word = &text[last.range.clone()];
@@ -122,12 +122,18 @@ impl Structure {
         // Removes open blocks that cannot contain text, so that each is reported once.
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
-                Block::Function => (Code::FunctionAround, "this function holds text of the page, or is not closed"),
-                Block::Choice => {
+                ControlStructure::Function => {
+                    (Code::FunctionAround, "this function holds text of the page, or is not closed")
+                }
+                ControlStructure::Choice => {
                     (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
                 }
-                Block::If { pending: true } => (Code::StatementUnfinished, "`then` is missing in this block"),
-                Block::Loop { pending: true } => (Code::StatementUnfinished, "`do` is missing in this block"),
+                ControlStructure::If { pending: true } => {
+                    (Code::StatementUnfinished, "`then` is missing in this block")
+                }
+                ControlStructure::Loop { pending: true } => {
+                    (Code::StatementUnfinished, "`do` is missing in this block")
+                }
                 _ => return,
             };
             report.add(code, span, message);
@@ -140,13 +146,13 @@ impl Structure {
         while self.open.len() > base {
             if let Some((block, span)) = self.open.last().copied() {
                 let name = match block {
-                    Block::If { .. } | Block::Choice => "if",
-                    Block::Loop { .. } => "loop",
-                    Block::Do => "do",
-                    Block::Repeat => "repeat",
-                    Block::Function => "function",
+                    ControlStructure::If { .. } | ControlStructure::Choice => "if",
+                    ControlStructure::Loop { .. } => "loop",
+                    ControlStructure::Do => "do",
+                    ControlStructure::Repeat => "repeat",
+                    ControlStructure::Function => "function",
                 };
-                let closer = if block == Block::Repeat { "until" } else { "end" };
+                let closer = if block == ControlStructure::Repeat { "until" } else { "end" };
                 report
                     .add(Code::BlockUnclosed, span, format!("this `{name}` has no `{closer}` in its file"))
                     .note(format!("where it ends, write: <?lua {closer} ?>"));
@@ -155,19 +161,19 @@ impl Structure {
         }
     }
 
-    fn pop(&mut self) -> Option<Block> {
+    fn pop(&mut self) -> Option<ControlStructure> {
         let (block, _) = self.open.pop()?;
-        if block == Block::Function {
+        if block == ControlStructure::Function {
             self.functions -= 1;
         }
         Some(block)
     }
 
-    fn push(&mut self, block: Block, span: Span) -> Result<(), Fault> {
+    fn push(&mut self, block: ControlStructure, span: Span) -> Result<(), StructureFault> {
         if self.open.len() == DEPTH_MAX {
-            return Err(Fault::Deep);
+            return Err(StructureFault::Deep);
         }
-        if block == Block::Function {
+        if block == ControlStructure::Function {
             self.functions += 1;
         }
         self.open.push((block, span));
@@ -176,18 +182,18 @@ impl Structure {
 
     fn token(
         &mut self,
-        kind: Kind,
+        kind: LuauTokenKind,
         word: &str,
         span: Span,
         behind: Behind,
         base: usize,
-        events: &mut Vec<(Event, Span)>,
-    ) -> Result<Behind, Fault> {
+        events: &mut Vec<(ControlEvent, Span)>,
+    ) -> Result<Behind, StructureFault> {
         Ok(match kind {
-            Kind::Word => return self.word(word, span, behind, base, events),
-            Kind::Literal | Kind::Close => Behind::Statement,
-            Kind::LiteralOpen | Kind::Open => Behind::Operand,
-            Kind::Mark => match word {
+            LuauTokenKind::Word => return self.word(word, span, behind, base, events),
+            LuauTokenKind::Literal | LuauTokenKind::Close => Behind::Statement,
+            LuauTokenKind::LiteralOpen | LuauTokenKind::Open => Behind::Operand,
+            LuauTokenKind::Mark => match word {
                 "..." | ";" | "?" => Behind::Statement,
                 ">" => Behind::Unclear,
                 _ => Behind::Operand,
@@ -201,8 +207,8 @@ impl Structure {
         span: Span,
         behind: Behind,
         base: usize,
-        events: &mut Vec<(Event, Span)>,
-    ) -> Result<Behind, Fault> {
+        events: &mut Vec<(ControlEvent, Span)>,
+    ) -> Result<Behind, StructureFault> {
         let outside = self.functions == 0;
         let mut tell = |event| {
             if outside {
@@ -212,89 +218,89 @@ impl Structure {
         let top = (self.open.len() > base).then(|| self.open.last().map(|(block, _)| *block)).flatten();
         Ok(match word {
             "if" => match behind {
-                Behind::Unclear => return Err(Fault::Unclear),
+                Behind::Unclear => return Err(StructureFault::Unclear),
                 Behind::Operand => {
-                    self.push(Block::Choice, span)?;
+                    self.push(ControlStructure::Choice, span)?;
                     Behind::Operand
                 }
                 Behind::Statement => {
-                    self.push(Block::If { pending: true }, span)?;
-                    tell(Event::If);
+                    self.push(ControlStructure::If { pending: true }, span)?;
+                    tell(ControlEvent::If);
                     Behind::Operand
                 }
             },
             "then" => match top {
-                Some(Block::Choice) => Behind::Operand,
-                Some(Block::If { pending: true }) => {
-                    self.set(Block::If { pending: false });
+                Some(ControlStructure::Choice) => Behind::Operand,
+                Some(ControlStructure::If { pending: true }) => {
+                    self.set(ControlStructure::If { pending: false });
                     Behind::Statement
                 }
-                _ => return Err(Fault::Stray),
+                _ => return Err(StructureFault::Stray),
             },
             "else" => match top {
                 // Its last branch ends with the expression, without a mark.
-                Some(Block::Choice) => {
+                Some(ControlStructure::Choice) => {
                     self.pop();
                     Behind::Operand
                 }
-                Some(Block::If { pending: false }) => {
-                    tell(Event::Else { last: true });
+                Some(ControlStructure::If { pending: false }) => {
+                    tell(ControlEvent::Else { last: true });
                     Behind::Statement
                 }
-                _ => return Err(Fault::Stray),
+                _ => return Err(StructureFault::Stray),
             },
             "elseif" => match top {
-                Some(Block::Choice) => Behind::Operand,
-                Some(Block::If { pending: false }) => {
-                    self.set(Block::If { pending: true });
-                    tell(Event::Else { last: false });
+                Some(ControlStructure::Choice) => Behind::Operand,
+                Some(ControlStructure::If { pending: false }) => {
+                    self.set(ControlStructure::If { pending: true });
+                    tell(ControlEvent::Else { last: false });
                     Behind::Operand
                 }
-                _ => return Err(Fault::Stray),
+                _ => return Err(StructureFault::Stray),
             },
             "for" | "while" => {
-                self.push(Block::Loop { pending: true }, span)?;
+                self.push(ControlStructure::Loop { pending: true }, span)?;
                 Behind::Operand
             }
             "do" => {
-                if top == Some(Block::Loop { pending: true }) {
-                    self.set(Block::Loop { pending: false });
-                    tell(Event::Loop);
+                if top == Some(ControlStructure::Loop { pending: true }) {
+                    self.set(ControlStructure::Loop { pending: false });
+                    tell(ControlEvent::Loop);
                 } else {
-                    self.push(Block::Do, span)?;
+                    self.push(ControlStructure::Do, span)?;
                 }
                 Behind::Statement
             }
             "repeat" => {
-                self.push(Block::Repeat, span)?;
-                tell(Event::Loop);
+                self.push(ControlStructure::Repeat, span)?;
+                tell(ControlEvent::Loop);
                 Behind::Statement
             }
             "function" => {
-                self.push(Block::Function, span)?;
+                self.push(ControlStructure::Function, span)?;
                 Behind::Operand
             }
             "end" => {
                 match top {
-                    Some(Block::If { pending: false }) => tell(Event::EndIf),
-                    Some(Block::Loop { pending: false }) => tell(Event::EndLoop),
-                    Some(Block::Do | Block::Function) => {}
-                    _ => return Err(Fault::Stray),
+                    Some(ControlStructure::If { pending: false }) => tell(ControlEvent::EndIf),
+                    Some(ControlStructure::Loop { pending: false }) => tell(ControlEvent::EndLoop),
+                    Some(ControlStructure::Do | ControlStructure::Function) => {}
+                    _ => return Err(StructureFault::Stray),
                 }
                 self.pop();
                 Behind::Statement
             }
             "until" => {
-                if top != Some(Block::Repeat) {
-                    return Err(Fault::Stray);
+                if top != Some(ControlStructure::Repeat) {
+                    return Err(StructureFault::Stray);
                 }
-                tell(Event::EndLoop);
+                tell(ControlEvent::EndLoop);
                 self.pop();
                 Behind::Operand
             }
             // `continue` can also be a name; treating it as a jump is only stricter.
             "break" | "continue" => {
-                tell(Event::Jump);
+                tell(ControlEvent::Jump);
                 Behind::Statement
             }
             "and" | "or" | "not" | "in" | "return" | "local" => Behind::Operand,
@@ -302,7 +308,7 @@ impl Structure {
         })
     }
 
-    fn set(&mut self, block: Block) {
+    fn set(&mut self, block: ControlStructure) {
         if let Some(last) = self.open.last_mut() {
             last.0 = block;
         }
@@ -319,9 +325,9 @@ pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, repor
         let span = Span::new(file, token.range.start, token.range.end);
         let word = &text[token.range.clone()];
         match token.kind {
-            Kind::Open => brackets += 1,
-            Kind::Close => brackets = brackets.saturating_sub(1),
-            Kind::Mark if brackets == 0 && structure.depth() == 0 && matches!(word, "," | ";" | "=") => {
+            LuauTokenKind::Open => brackets += 1,
+            LuauTokenKind::Close => brackets = brackets.saturating_sub(1),
+            LuauTokenKind::Mark if brackets == 0 && structure.depth() == 0 && matches!(word, "," | ";" | "=") => {
                 report
                     .add(Code::ExpressionBad, span, format!("`{word}` cannot stand in an insertion"))
                     .note("an insertion holds one expression; statements stand in <?lua … ?>");
@@ -345,13 +351,13 @@ pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, repor
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum StructureFault {
     Stray,
     Unclear,
     Deep,
 }
 
-impl Fault {
+impl StructureFault {
     fn tell(self, report: &mut Report, word: &str, span: Span) {
         match self {
             Self::Stray => {

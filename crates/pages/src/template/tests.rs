@@ -1,7 +1,7 @@
 //! Pages in, chunks out; and the chunks run, in a bare interpreter.
 
 use super::context::Context;
-use super::{Compiled, Escape, Memory, Template, compile, escape};
+use super::{Compiled, CompiledPage, Escape, MemoryFiles, compile, escape};
 use flatout_config::Code;
 use flatout_config::diagnostic::Span;
 use mlua::{Lua, Value};
@@ -10,10 +10,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 fn compiled(page: &str) -> Compiled {
-    compile("page.lhtml", &Memory::new().file("page.lhtml", page))
+    compile("page.lhtml", &MemoryFiles::new().file("page.lhtml", page))
 }
 
-fn template(page: &str) -> Template {
+fn template(page: &str) -> CompiledPage {
     compiled(page).template.unwrap_or_else(|found| panic!("{page}\n{found}"))
 }
 
@@ -49,7 +49,7 @@ fn write(escape: Escape, value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Runs a page with `v` set.
-fn run(template: &Template, v: &[u8]) -> String {
+fn run(template: &CompiledPage, v: &[u8]) -> String {
     let lua = Lua::new();
     let out = Rc::new(RefCell::new(Vec::new()));
     let segments = template.segments.clone();
@@ -336,7 +336,7 @@ fn a_line_of_the_chunk_leads_to_the_page() {
 
 #[test]
 fn includes_see_the_page_and_keep_their_own() {
-    let files = Memory::new()
+    let files = MemoryFiles::new()
         .file(
             "a/page.lhtml",
             "<?lua local x = v ?><?include \"../_b.lhtml\" ?>\n<?= tostring(y) ?><?include '_c.lhtml' ?>",
@@ -351,20 +351,20 @@ fn includes_see_the_page_and_keep_their_own() {
     assert_eq!(template.lines.place(line).unwrap().file, "_b.lhtml");
     // What an include opens, it closes; and its place is that of the include.
     let files = |part: &str| {
-        Memory::new()
+        MemoryFiles::new()
             .file("p.lhtml", "<?lua if v then ?><p title=\"<?include \"_i\" ?>\"><?lua end ?>")
             .file("_i", part)
     };
     assert!(compile("p.lhtml", &files("<?= v ?>")).template.unwrap().chunk.contains("__a(("));
     assert!(compile("p.lhtml", &files("<?lua end ?>")).template.is_err());
     assert!(compile("p.lhtml", &files("<?lua if v then ?>")).template.is_err());
-    let missing = compile("p.lhtml", &Memory::new().file("p.lhtml", "<?include \"_i\" ?>"));
+    let missing = compile("p.lhtml", &MemoryFiles::new().file("p.lhtml", "<?include \"_i\" ?>"));
     assert_eq!((missing.template.is_err(), missing.files.len()), (true, 2));
 }
 
 #[test]
 fn includes_are_bounded() {
-    let mut files = Memory::new().file("page.lhtml", "<?include \"_0\" ?>");
+    let mut files = MemoryFiles::new().file("page.lhtml", "<?include \"_0\" ?>");
     for level in 0..20 {
         files = files.file(format!("_{level}"), format!("<?include \"_{}\" ?>", level + 1));
     }
@@ -372,10 +372,10 @@ fn includes_are_bounded() {
     assert_eq!(found.list[0].code, Code::PageTooLarge);
     let many = "<?include \"_a\" ?>".repeat(20);
     let twice = |inner: &str| {
-        Memory::new().file("page.lhtml", many.as_str()).file("_a", inner.replace("_a", "_b")).file("_b", "x")
+        MemoryFiles::new().file("page.lhtml", many.as_str()).file("_a", inner.replace("_a", "_b")).file("_b", "x")
     };
     assert_eq!(compile("page.lhtml", &twice(&many)).template.unwrap_err().list[0].code, Code::PageTooLarge);
-    let large = Memory::new().file("page.lhtml", "<?include \"_a\" ?>".repeat(8)).file("_a", "x".repeat(700_000));
+    let large = MemoryFiles::new().file("page.lhtml", "<?include \"_a\" ?>".repeat(8)).file("_a", "x".repeat(700_000));
     assert_eq!(compile("page.lhtml", &large).template.unwrap_err().list[0].code, Code::PageTooLarge);
     assert_eq!(codes(&"x".repeat(super::FILE_BYTES_MAX + 1)), [Code::PageTooLarge]);
     assert_eq!(codes("a\0b"), [Code::PageNotText]);

@@ -1,23 +1,23 @@
 //! Following the HTML through the page's branches, and choosing an escaper for each insertion.
 
 use super::Escape;
-use super::context::{Context, State, Unclear};
-use super::names::{Content, Value};
-use super::script::{Language, Place};
-use super::structure::Event;
+use super::context::{Context, HtmlState, Unclear};
+use super::names::{AttributeValue, ElementContent};
+use super::script::{InsertionKind, Language};
+use super::structure::ControlEvent;
 use super::url::Url;
 use flatout_config::Code;
 use flatout_config::diagnostic::{Report, Span, Texts};
 
 /// An element of a page, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum PageElement {
     /// Literal text.
     Text(Span),
     /// An insertion, with the number of its escaper.
     Insert { span: Span, number: usize, raw: bool },
     /// An effect of code on the order.
-    Event(Event, Span),
+    Event(ControlEvent, Span),
 }
 
 /// The result for an insertion.
@@ -35,24 +35,24 @@ const ROUNDS_MAX: usize = 64;
 /// Upper bound of iterations of one loop until nothing changes: each gives up some knowledge, and there is little.
 const LOOP_ROUNDS_MAX: usize = 8;
 
-enum Frame {
+enum ControlFrame {
     If { entry: Context, exit: Option<Context>, has_else: bool },
     Loop { entry: Context, back: Option<Context>, start: usize, rounds: usize },
 }
 
 /// Walks through a page's steps; `insertions` is the number of insertions.
-pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
+pub(super) fn walk(steps: &[PageElement], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
     let mut walker =
         Walker { context: Context::new(), frames: Vec::new(), chosen: vec![Chosen::default(); insertions], report };
     let mut budget = ROUNDS_MAX * (texts_bytes(steps) + steps.len());
     let (mut at, mut last) = (0, Span::default());
     while let Some(step) = steps.get(at) {
         let cost = match step {
-            Step::Text(span) => (span.end - span.start) as usize,
+            PageElement::Text(span) => (span.end - span.start) as usize,
             _ => 1,
         };
         let span = match *step {
-            Step::Text(span) | Step::Event(_, span) | Step::Insert { span, .. } => span,
+            PageElement::Text(span) | PageElement::Event(_, span) | PageElement::Insert { span, .. } => span,
         };
         let Some(rest) = budget.checked_sub(cost) else {
             walker.report.add(Code::PageTangled, span, "loops are nested so that the page cannot be followed");
@@ -62,9 +62,9 @@ pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mu
         last = Span::new(span.file, span.end as usize, span.end as usize);
         at += 1;
         match *step {
-            Step::Text(span) => walker.text(span, texts.text(span.file)),
-            Step::Insert { span, number, raw } => walker.insert(span, number, raw),
-            Step::Event(event, span) => {
+            PageElement::Text(span) => walker.text(span, texts.text(span.file)),
+            PageElement::Insert { span, number, raw } => walker.insert(span, number, raw),
+            PageElement::Event(event, span) => {
                 if let Some(start) = walker.event(event, span, at) {
                     at = start;
                 }
@@ -75,9 +75,9 @@ pub(super) fn walk(steps: &[Step], insertions: usize, texts: &Texts, report: &mu
     walker.chosen
 }
 
-fn texts_bytes(steps: &[Step]) -> usize {
-    let bytes = |step: &Step| match step {
-        Step::Text(span) => (span.end - span.start) as usize,
+fn texts_bytes(steps: &[PageElement]) -> usize {
+    let bytes = |step: &PageElement| match step {
+        PageElement::Text(span) => (span.end - span.start) as usize,
         _ => 0,
     };
     steps.iter().map(bytes).sum()
@@ -85,7 +85,7 @@ fn texts_bytes(steps: &[Step]) -> usize {
 
 struct Walker<'a> {
     context: Context,
-    frames: Vec<Frame>,
+    frames: Vec<ControlFrame>,
     chosen: Vec<Chosen>,
     report: &'a mut Report,
 }
@@ -108,48 +108,53 @@ impl Walker<'_> {
         }
     }
 
-    fn event(&mut self, event: Event, span: Span, next: usize) -> Option<usize> {
+    fn event(&mut self, event: ControlEvent, span: Span, next: usize) -> Option<usize> {
         match event {
-            Event::If => {
-                self.frames.push(Frame::If { entry: self.context.clone(), exit: None, has_else: false });
+            ControlEvent::If => {
+                self.frames.push(ControlFrame::If { entry: self.context.clone(), exit: None, has_else: false });
             }
-            Event::Else { last } => {
-                if let Some(Frame::If { entry, exit, has_else }) = self.frames.pop() {
+            ControlEvent::Else { last } => {
+                if let Some(ControlFrame::If { entry, exit, has_else }) = self.frames.pop() {
                     let joined = self.join(exit, span);
                     self.context = entry.clone();
-                    self.frames.push(Frame::If { entry, exit: Some(joined), has_else: has_else || last });
+                    self.frames.push(ControlFrame::If { entry, exit: Some(joined), has_else: has_else || last });
                 }
             }
-            Event::EndIf => {
-                if let Some(Frame::If { entry, exit, has_else }) = self.frames.pop() {
+            ControlEvent::EndIf => {
+                if let Some(ControlFrame::If { entry, exit, has_else }) = self.frames.pop() {
                     self.context = self.join(exit, span);
                     if !has_else {
                         self.context = self.join(Some(entry), span);
                     }
                 }
             }
-            Event::Loop => {
-                self.frames.push(Frame::Loop { entry: self.context.clone(), back: None, start: next, rounds: 0 });
+            ControlEvent::Loop => {
+                self.frames.push(ControlFrame::Loop {
+                    entry: self.context.clone(),
+                    back: None,
+                    start: next,
+                    rounds: 0,
+                });
             }
-            Event::Jump => {
-                let found = self.frames.iter().rposition(|frame| matches!(frame, Frame::Loop { .. }));
-                if let Some(Frame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
+            ControlEvent::Jump => {
+                let found = self.frames.iter().rposition(|frame| matches!(frame, ControlFrame::Loop { .. }));
+                if let Some(ControlFrame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
                     let before = back.take();
                     let joined = self.join(before, span);
-                    if let Some(Frame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
+                    if let Some(ControlFrame::Loop { back, .. }) = found.and_then(|at| self.frames.get_mut(at)) {
                         *back = Some(joined);
                     }
                 }
             }
-            Event::EndLoop => {
-                if let Some(Frame::Loop { entry, back, start, rounds }) = self.frames.pop() {
+            ControlEvent::EndLoop => {
+                if let Some(ControlFrame::Loop { entry, back, start, rounds }) = self.frames.pop() {
                     let errors = self.report.count();
                     self.context = self.join(back, span);
                     self.context = self.join(Some(entry.clone()), span);
                     let changed = !self.context.is_same(&entry) && self.report.count() == errors;
                     if changed && rounds < LOOP_ROUNDS_MAX {
                         let entry = self.context.clone();
-                        self.frames.push(Frame::Loop { entry, back: None, start, rounds: rounds + 1 });
+                        self.frames.push(ControlFrame::Loop { entry, back: None, start, rounds: rounds + 1 });
                         return Some(start);
                     }
                     if changed {
@@ -227,19 +232,19 @@ impl Walker<'_> {
     fn insert_into(&mut self) {
         let context = &mut self.context;
         context.first = false;
-        if matches!(context.state, State::Raw(..) | State::Value(_))
+        if matches!(context.state, HtmlState::Raw(..) | HtmlState::Value(_))
             && let Some(script) = &mut context.script
         {
             script.insert();
         }
-        if matches!(context.state, State::Value(_)) {
+        if matches!(context.state, HtmlState::Value(_)) {
             context.url = context.url.insert();
-            context.tag.content_inserted |= context.tag.value == Some(Value::MetaContent);
+            context.tag.content_inserted |= context.tag.value == Some(AttributeValue::MetaContent);
         }
     }
 
     fn end(&mut self, last: Span) {
-        if self.context.state == State::Text || !self.report.is_empty() {
+        if self.context.state == HtmlState::Text || !self.report.is_empty() {
             return;
         }
         let what = describe(&self.context);
@@ -278,40 +283,40 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         return Err(Refusal::new(Code::InReference, "the `&` in front would swallow what is inserted", note));
     }
     match context.state {
-        State::TagOpen | State::EndTagOpen | State::TagName => {
+        HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => {
             let note = "write the names of tags, and choose among them with <?lua if … ?>";
             Err(Refusal::new(Code::InTag, "an insertion cannot stand in a tag's name", note))
         }
-        State::Gap | State::AfterValue => Err(between_attributes().vouched()),
-        State::Separator(_) | State::AttributeName | State::AfterName => Err(between_attributes()),
-        State::BeforeValue | State::Unquoted => {
+        HtmlState::Gap | HtmlState::AfterValue => Err(between_attributes().vouched()),
+        HtmlState::Separator(_) | HtmlState::AttributeName | HtmlState::AfterName => Err(between_attributes()),
+        HtmlState::BeforeValue | HtmlState::Unquoted => {
             let message = "an attribute's value that holds an insertion stands in quotes";
             let name = shown(context.tag.attribute.bytes());
             Err(Refusal::new(Code::InUnquoted, message, &format!("as in: {name}=\"<?= … ?>\"")))
         }
-        State::Value(_) if context.tag.is_end => {
+        HtmlState::Value(_) if context.tag.is_end => {
             Err(Refusal::new(Code::InAttribute, "an end tag has no attributes", "remove it"))
         }
-        State::Value(_) => choose_value(context),
-        State::Declaration(_) | State::Comment(_) | State::Bogus => {
+        HtmlState::Value(_) => choose_value(context),
+        HtmlState::Declaration(_) | HtmlState::Comment(_) | HtmlState::Bogus => {
             let note = "a comment that visitors do not see is written <?lua --[[ … ]] ?>";
             Err(Refusal::new(Code::InComment, format!("an insertion cannot stand {}", describe(context)), note)
                 .vouched())
         }
-        State::Raw(..) if context.is_within_end() => {
+        HtmlState::Raw(..) if context.is_within_end() => {
             let note = "within a script's text, `<` can be written `\\x3c`";
             Err(Refusal::new(Code::InElement, "the `<` in front may begin the element's end tag", note))
         }
-        State::Text | State::Raw(Content::Text, _) => Ok(Escape::Text),
-        State::Raw(Content::Script, _) => {
+        HtmlState::Text | HtmlState::Raw(ElementContent::Text, _) => Ok(Escape::Text),
+        HtmlState::Raw(ElementContent::Script, _) => {
             if context.depth.is_unclear() {
                 let note = "move the script out of <svg>, <math>, <noscript> or <select>";
                 return Err(Refusal::new(Code::InElement, "scripts in here are read in two ways", note));
             }
             choose_script(context)
         }
-        State::Raw(Content::Style, _) => Err(style().vouched()),
-        State::Raw(..) => {
+        HtmlState::Raw(ElementContent::Style, _) => Err(style().vouched()),
+        HtmlState::Raw(..) => {
             let name = shown(context.tag.name.bytes());
             let message = format!("an insertion cannot stand in <{name}>");
             Err(Refusal::new(Code::InElement, message, "browsers do not agree on what its content is"))
@@ -338,12 +343,12 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
     let name = shown(context.tag.attribute.bytes());
     let element = shown(context.tag.name.bytes());
     match context.tag.value {
-        Some(Value::MetaContent) if context.tag.http_equiv => {
+        Some(AttributeValue::MetaContent) if context.tag.http_equiv => {
             let note = "redirect with response.redirect, and set other fields with response.header";
             Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, behind `http-equiv`", note))
         }
-        Some(Value::Plain | Value::MetaContent) => Ok(Escape::Attribute),
-        Some(Value::Url) => match context.url {
+        Some(AttributeValue::Plain | AttributeValue::MetaContent) => Ok(Escape::Attribute),
+        Some(AttributeValue::Url) => match context.url {
             Url::Start => Ok(Escape::Url),
             Url::Foreign => {
                 let note = "a URL with an insertion has the scheme http, https, mailto, tel, sms, geo or ftp, or none";
@@ -353,7 +358,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             Url::Unclear => Err(unclear_url(&name).vouched()),
             _ => Ok(Escape::UrlPart),
         },
-        Some(Value::Resource) => match context.url {
+        Some(AttributeValue::Resource) => match context.url {
             Url::Settled | Url::Slash(_) => Ok(Escape::UrlPart),
             Url::Unclear => Err(unclear_url(&name)),
             _ => {
@@ -362,20 +367,20 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
                     .vouched())
             }
         },
-        Some(Value::UrlList) => match context.url {
+        Some(AttributeValue::UrlList) => match context.url {
             Url::Settled | Url::Slash(_) | Url::Host(_) | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
             _ => {
                 let message = format!("in `{name}`, the beginning of each URL is written");
                 Err(Refusal::new(Code::InUrl, message, "as in: srcset=\"/images/<?= … ?> 2x\""))
             }
         },
-        Some(Value::Handler) => choose_handler(context),
-        Some(Value::Style) => Err(style().vouched()),
-        Some(Value::ScriptType) => {
+        Some(AttributeValue::Handler) => choose_handler(context),
+        Some(AttributeValue::Style) => Err(style().vouched()),
+        Some(AttributeValue::ScriptType) => {
             let message = format!("`{name}` of <script> says how the script is read, so it is written");
             Err(Refusal::new(Code::InAttribute, message, "choose among written ones with <?lua if … ?>"))
         }
-        Some(Value::Refused(why)) => {
+        Some(AttributeValue::Refused(why)) => {
             let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
             Err(Refusal::new(Code::InAttribute, format!("`{name}` of <{element}> takes no insertion"), &note))
         }
@@ -388,12 +393,12 @@ fn unclear_url(name: &str) -> Refusal {
     Refusal::new(Code::InEither, format!("the position of this insertion in the URL of `{name}` is ambiguous"), note)
 }
 
-fn script_place(context: &Context) -> Result<(Place, Language), Refusal> {
+fn script_place(context: &Context) -> Result<(InsertionKind, Language), Refusal> {
     let unknown =
         || Refusal::new(Code::InScript, "the script cannot be followed", "put the value into a data- attribute");
     let script = context.script.as_ref().ok_or_else(unknown)?;
     match script.place() {
-        Place::None(why) => {
+        InsertionKind::None(why) => {
             let note = "write: const name = <?= … ?>; and use the name where it is needed";
             Err(Refusal::new(Code::InScript, format!("the insertion stands {why}"), note).vouched())
         }
@@ -403,7 +408,7 @@ fn script_place(context: &Context) -> Result<(Place, Language), Refusal> {
 
 fn choose_script(context: &Context) -> Result<Escape, Refusal> {
     Ok(match script_place(context)? {
-        (Place::Text, _) => Escape::ScriptText,
+        (InsertionKind::Text, _) => Escape::ScriptText,
         (_, Language::Json) => Escape::Data,
         _ => Escape::Script,
     })
@@ -411,7 +416,7 @@ fn choose_script(context: &Context) -> Result<Escape, Refusal> {
 
 fn choose_handler(context: &Context) -> Result<Escape, Refusal> {
     Ok(match script_place(context)? {
-        (Place::Text, _) => Escape::ScriptText,
+        (InsertionKind::Text, _) => Escape::ScriptText,
         _ => Escape::Handler,
     })
 }
@@ -425,17 +430,21 @@ fn shown(name: &[u8]) -> String {
 fn describe(context: &Context) -> String {
     let name = shown(context.tag.name.bytes());
     match context.state {
-        State::Text => "in text".to_owned(),
-        State::TagOpen | State::EndTagOpen | State::TagName => "in a tag's name".to_owned(),
-        State::Gap | State::Separator(_) | State::AttributeName | State::AfterName | State::AfterValue => {
+        HtmlState::Text => "in text".to_owned(),
+        HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => "in a tag's name".to_owned(),
+        HtmlState::Gap
+        | HtmlState::Separator(_)
+        | HtmlState::AttributeName
+        | HtmlState::AfterName
+        | HtmlState::AfterValue => {
             format!("in the tag <{name}>")
         }
-        State::BeforeValue | State::Value(_) | State::Unquoted => {
+        HtmlState::BeforeValue | HtmlState::Value(_) | HtmlState::Unquoted => {
             format!("in the value of `{}`", shown(context.tag.attribute.bytes()))
         }
-        State::Declaration(_) | State::Comment(_) => "in a comment".to_owned(),
-        State::Bogus => "in a declaration".to_owned(),
-        State::Raw(..) => format!("in <{name}>"),
+        HtmlState::Declaration(_) | HtmlState::Comment(_) => "in a comment".to_owned(),
+        HtmlState::Bogus => "in a declaration".to_owned(),
+        HtmlState::Raw(..) => format!("in <{name}>"),
     }
 }
 

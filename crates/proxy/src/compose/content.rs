@@ -3,7 +3,7 @@
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, FileBody, Segment};
 use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{Piece, Source, Stream};
+use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use rustix::io::{Errno, pread};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -34,9 +34,9 @@ pub(super) async fn read_page(body: Body, bytes_max: usize) -> Result<Had, Close
             let length = stream.length();
             loop {
                 match poll_fn(|context| stream.poll_piece(context)).await {
-                    Piece::Segment(segment) => append(&segment, &mut page)?,
-                    Piece::End(_) => return Ok(Had::Whole(page)),
-                    Piece::Failed(reason) => return Err(reason),
+                    ContentEvent::Segment(segment) => append(&segment, &mut page)?,
+                    ContentEvent::End(_) => return Ok(Had::Whole(page)),
+                    ContentEvent::Failed(reason) => return Err(reason),
                 }
                 if page.len() > bytes_max {
                     let again = Resumed { begun: Some(SharedBytes::from(page)), rest: stream };
@@ -124,10 +124,10 @@ struct Resumed {
     rest: Stream,
 }
 
-impl Source for Resumed {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Piece> {
+impl ContentSource for Resumed {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         match self.begun.take() {
-            Some(begun) => Poll::Ready(Piece::Segment(Segment::Bytes(begun))),
+            Some(begun) => Poll::Ready(ContentEvent::Segment(Segment::Bytes(begun))),
             None => self.rest.poll_piece(context),
         }
     }

@@ -16,12 +16,12 @@
 mod content;
 mod part;
 
-use crate::esi::compose::Piece;
+use crate::esi::compose::ComposedPiece;
 use crate::esi::{Composition, EsiLimits, parse};
 use crate::lookup;
 use crate::outcome::{ForwardOutcome, Outcome};
 use crate::pass;
-use crate::query::{Query, Template};
+use crate::query::{EsiSource, Query};
 use crate::worker::{ProxyWorker, Refused};
 use content::{Had, has_all, read_page};
 use flatout_cache::decision::Intake;
@@ -107,11 +107,11 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
         };
         match query.template.take() {
             None => Ok(response),
-            Some(Template::Encoded) => {
+            Some(EsiSource::Encoded) => {
                 response.outcome = Outcome::forward(ForwardOutcome::EsiEncoded).index();
                 Ok(response)
             }
-            Some(Template::Page(lines)) => {
+            Some(EsiSource::Page(lines)) => {
                 // Cache result of the page itself, for the log.
                 response.cache = response.cache.or(Outcome::NAMES.get(usize::from(response.outcome)).copied());
                 put_together(&worker, &query, &lines, response, (&tally, level)).await
@@ -190,8 +190,8 @@ async fn put_together(
     let mut segments = Vec::with_capacity(composed.pieces.len());
     for piece in composed.pieces {
         match piece {
-            Piece::Literal(range) => segments.push(Segment::Bytes(page.slice(range))),
-            Piece::Part(part) => segments.extend(part),
+            ComposedPiece::Literal(range) => segments.push(Segment::Bytes(page.slice(range))),
+            ComposedPiece::Part(part) => segments.extend(part),
         }
     }
     segments.retain(|segment| !segment.is_empty());

@@ -2,7 +2,7 @@
 
 use crate::esi::{Base, resolve};
 use crate::query::{Query, locator};
-use crate::store::Key;
+use crate::store::ObjectKey;
 use crate::worker::{Asking, Changes, ProxyWorker, make_ask};
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_http::framing::Framing;
@@ -95,6 +95,6 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         decide_request(request, &part.cache.rules)
     });
     let hash = worker.store()?.hash(&key);
-    part.key = Key::new(&key, locator(&key), hash);
+    part.key = ObjectKey::new(&key, locator(&key), hash);
     Some((part, intake))
 }

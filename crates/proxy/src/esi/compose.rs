@@ -5,7 +5,7 @@
 //! wanted again from its `alt`. The parts of `except` are wanted only after the `attempt` has failed.
 
 use super::page::count_includes;
-use super::{Include, Page, Segment};
+use super::{EsiTemplate, Include, Segment};
 use std::ops::Range;
 
 /// A part to fetch.
@@ -19,7 +19,7 @@ pub struct Wanted<'a> {
 
 /// A piece of the composed page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece<T> {
+pub enum ComposedPiece<T> {
     /// A range of the template.
     Literal(Range<usize>),
     /// A part.
@@ -30,14 +30,14 @@ pub enum Piece<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composed<T> {
     /// The pieces, in order.
-    pub pieces: Vec<Piece<T>>,
+    pub pieces: Vec<ComposedPiece<T>>,
     /// Number of optional parts that are missing.
     pub missing: usize,
 }
 
 /// State of a part.
 #[derive(Clone, Debug)]
-enum Part<T> {
+enum IncludeState<T> {
     Wanted,
     /// `src` failed; fetch `alt`.
     AltWanted,
@@ -48,14 +48,14 @@ enum Part<T> {
 /// Composition in progress. `T` represents a part's content.
 #[derive(Clone, Debug)]
 pub struct Composition<'a, T> {
-    page: &'a Page,
+    page: &'a EsiTemplate,
     /// In the order of the includes in the page.
-    parts: Vec<Part<T>>,
+    parts: Vec<IncludeState<T>>,
 }
 
 /// State of a list of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum CompositionState {
     Complete,
     Pending,
     Failed,
@@ -63,14 +63,14 @@ enum Progress {
 
 impl<'a, T> Composition<'a, T> {
     /// Starts a composition without any parts.
-    pub fn new(page: &'a Page) -> Self {
-        Self { page, parts: (0..page.includes).map(|_| Part::Wanted).collect() }
+    pub fn new(page: &'a EsiTemplate) -> Self {
+        Self { page, parts: (0..page.includes).map(|_| IncludeState::Wanted).collect() }
     }
 
     /// Returns the parts to fetch now. Empty: the composition is complete or has failed.
     pub fn wanted(&self) -> Vec<Wanted<'a>> {
         let mut wanted = Vec::new();
-        if self.walk(&self.page.segments, &mut 0, &mut wanted) == Progress::Failed {
+        if self.walk(&self.page.segments, &mut 0, &mut wanted) == CompositionState::Failed {
             wanted.clear();
         }
         wanted
@@ -81,9 +81,9 @@ impl<'a, T> Composition<'a, T> {
         let has_alt = find_include(&self.page.segments, &mut 0, slot).is_some_and(|include| include.alt.is_some());
         let Some(part) = self.parts.get_mut(slot) else { return };
         *part = match (content, &part) {
-            (Some(content), _) => Part::Here(content),
-            (None, Part::Wanted) if has_alt => Part::AltWanted,
-            (None, _) => Part::Failed,
+            (Some(content), _) => IncludeState::Here(content),
+            (None, IncludeState::Wanted) if has_alt => IncludeState::AltWanted,
+            (None, _) => IncludeState::Failed,
         };
     }
 
@@ -91,7 +91,7 @@ impl<'a, T> Composition<'a, T> {
     /// ([`EsiFragmentFailed`](crate::outcome::ForwardOutcome::EsiFragmentFailed)) or a part is still wanted.
     pub fn finish(mut self) -> Option<Composed<T>> {
         let page = self.page;
-        if self.walk(&page.segments, &mut 0, &mut Vec::new()) != Progress::Complete {
+        if self.walk(&page.segments, &mut 0, &mut Vec::new()) != CompositionState::Complete {
             return None;
         }
         let mut composed = Composed { pieces: Vec::new(), missing: 0 };
@@ -101,11 +101,11 @@ impl<'a, T> Composition<'a, T> {
 
     /// Collects the wanted parts of `segments`, whose first include has index `slot`. Continues after a failure, so
     /// that `slot` counts all includes.
-    fn walk(&self, segments: &'a [Segment], slot: &mut usize, wanted: &mut Vec<Wanted<'a>>) -> Progress {
-        let mut progress = Progress::Complete;
+    fn walk(&self, segments: &'a [Segment], slot: &mut usize, wanted: &mut Vec<Wanted<'a>>) -> CompositionState {
+        let mut progress = CompositionState::Complete;
         for segment in segments {
             let one = match segment {
-                Segment::Literal(_) => Progress::Complete,
+                Segment::Literal(_) => CompositionState::Complete,
                 Segment::Include(include) => {
                     let at = *slot;
                     *slot += 1;
@@ -114,7 +114,7 @@ impl<'a, T> Composition<'a, T> {
                 Segment::Try { attempt, except } => {
                     let before = wanted.len();
                     let attempted = self.walk(attempt, slot, wanted);
-                    if attempted == Progress::Failed {
+                    if attempted == CompositionState::Failed {
                         wanted.truncate(before);
                         self.walk(except, slot, wanted)
                     } else {
@@ -125,39 +125,39 @@ impl<'a, T> Composition<'a, T> {
                 }
             };
             progress = match (progress, one) {
-                (Progress::Failed, _) | (_, Progress::Failed) => Progress::Failed,
-                (Progress::Pending, _) | (_, Progress::Pending) => Progress::Pending,
-                _ => Progress::Complete,
+                (CompositionState::Failed, _) | (_, CompositionState::Failed) => CompositionState::Failed,
+                (CompositionState::Pending, _) | (_, CompositionState::Pending) => CompositionState::Pending,
+                _ => CompositionState::Complete,
             };
         }
         progress
     }
 
-    fn walk_include(&self, include: &'a Include, slot: usize, wanted: &mut Vec<Wanted<'a>>) -> Progress {
+    fn walk_include(&self, include: &'a Include, slot: usize, wanted: &mut Vec<Wanted<'a>>) -> CompositionState {
         let src = match self.parts.get(slot) {
-            Some(Part::Here(_)) => return Progress::Complete,
-            Some(Part::Wanted) => &include.src,
-            Some(Part::AltWanted) => include.alt.as_ref().unwrap_or(&include.src),
-            Some(Part::Failed) | None if include.continue_on_error => return Progress::Complete,
-            Some(Part::Failed) | None => return Progress::Failed,
+            Some(IncludeState::Here(_)) => return CompositionState::Complete,
+            Some(IncludeState::Wanted) => &include.src,
+            Some(IncludeState::AltWanted) => include.alt.as_ref().unwrap_or(&include.src),
+            Some(IncludeState::Failed) | None if include.continue_on_error => return CompositionState::Complete,
+            Some(IncludeState::Failed) | None => return CompositionState::Failed,
         };
         wanted.push(Wanted { slot, src });
-        Progress::Pending
+        CompositionState::Pending
     }
 
     fn write(&mut self, segments: &'a [Segment], slot: &mut usize, composed: &mut Composed<T>) {
         for segment in segments {
             match segment {
-                Segment::Literal(range) => composed.pieces.push(Piece::Literal(range.clone())),
+                Segment::Literal(range) => composed.pieces.push(ComposedPiece::Literal(range.clone())),
                 Segment::Include(_) => {
-                    match self.parts.get_mut(*slot).map(|part| std::mem::replace(part, Part::Failed)) {
-                        Some(Part::Here(content)) => composed.pieces.push(Piece::Part(content)),
+                    match self.parts.get_mut(*slot).map(|part| std::mem::replace(part, IncludeState::Failed)) {
+                        Some(IncludeState::Here(content)) => composed.pieces.push(ComposedPiece::Part(content)),
                         _ => composed.missing += 1,
                     }
                     *slot += 1;
                 }
                 Segment::Try { attempt, except } => {
-                    let failed = self.walk(attempt, &mut slot.clone(), &mut Vec::new()) == Progress::Failed;
+                    let failed = self.walk(attempt, &mut slot.clone(), &mut Vec::new()) == CompositionState::Failed;
                     if failed {
                         *slot += count_includes(attempt);
                         self.write(except, slot, composed);
@@ -195,7 +195,7 @@ fn find_include<'a>(segments: &'a [Segment], at: &mut usize, slot: usize) -> Opt
 #[cfg(test)]
 mod tests {
     use super::super::{EsiLimits, parse};
-    use super::{Composition, Piece};
+    use super::{ComposedPiece, Composition};
     use std::fmt::Write as _;
 
     /// Puts `page` together: parts whose name holds `bad` cannot be had. What is asked for, by round; then what comes.
@@ -216,8 +216,8 @@ mod tests {
         }
         let text = composition.finish().map(|composed| {
             let pieces = composed.pieces.iter().map(|piece| match piece {
-                Piece::Literal(range) => page[range.clone()].to_owned(),
-                Piece::Part(part) => part.clone(),
+                ComposedPiece::Literal(range) => page[range.clone()].to_owned(),
+                ComposedPiece::Part(part) => part.clone(),
             });
             pieces.chain([format!(" {}", composed.missing)]).collect()
         });

@@ -6,7 +6,7 @@
 //! (never to another host), and limits nesting ([`EsiLimits::nesting_max`]).
 //!
 //! **Errors stay visible.** A template is parsed up to the first error; the rest is one literal, sent unchanged, with
-//! the reason in [`Page::error`]. Readers see nearly the whole page, and its author sees the invalid tag. If the
+//! the reason in [`EsiTemplate::error`]. Readers see nearly the whole page, and its author sees the invalid tag. If the
 //! invalid tag is within a `try`, the whole `try` belongs to the rest. Rejecting the page would take a site down over
 //! one letter; guessing would hide the error.
 //!
@@ -69,7 +69,7 @@ impl EsiLimits {
 
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct EsiTemplate {
     /// Its segments, in order.
     pub segments: Vec<Segment>,
     /// Number of includes, in both branches of each `try`.

@@ -1,15 +1,15 @@
 //! Parser: tokens to segments.
 
-use super::token::{Element, Token, begins_tag, read_token};
-use super::{EsiError, EsiLimits, Page, Segment, attributes};
+use super::token::{Element, EsiToken, begins_tag, read_token};
+use super::{EsiError, EsiLimits, EsiTemplate, Segment, attributes};
 
-/// Parses a template. [`Page::error`] holds the first error.
-pub fn parse(page: &[u8], limits: &EsiLimits) -> Page {
+/// Parses a template. [`EsiTemplate::error`] holds the first error.
+pub fn parse(page: &[u8], limits: &EsiLimits) -> EsiTemplate {
     let mut parser = Parser {
         page,
         limits,
         at: 0,
-        open: vec![Frame::new(Kind::Page, 0)],
+        open: vec![OpenElement::new(EsiBlock::Page, 0)],
         comment_depth: None,
         tags: 0,
         includes: 0,
@@ -20,8 +20,8 @@ pub fn parse(page: &[u8], limits: &EsiLimits) -> Page {
 }
 
 /// An open element.
-struct Frame {
-    kind: Kind,
+struct OpenElement {
+    kind: EsiBlock,
     /// Offset of its opening tag.
     start: usize,
     segments: Vec<Segment>,
@@ -30,14 +30,14 @@ struct Frame {
     except: Option<Vec<Segment>>,
 }
 
-impl Frame {
-    const fn new(kind: Kind, start: usize) -> Self {
+impl OpenElement {
+    const fn new(kind: EsiBlock, start: usize) -> Self {
         Self { kind, start, segments: Vec::new(), attempt: None, except: None }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EsiBlock {
     Page,
     Try,
     Attempt,
@@ -50,7 +50,7 @@ struct Parser<'a> {
     limits: &'a EsiLimits,
     at: usize,
     /// Never empty: the first frame is the page.
-    open: Vec<Frame>,
+    open: Vec<OpenElement>,
     /// Number of open frames at the start of `<!--esi`.
     comment_depth: Option<usize>,
     tags: usize,
@@ -71,7 +71,7 @@ impl Parser<'_> {
                 break;
             };
             let (token, used) = token?;
-            if token == Token::Text {
+            if token == EsiToken::Text {
                 self.handle_text(used);
             } else {
                 self.tags += 1;
@@ -88,13 +88,13 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn kind(&self) -> Kind {
-        self.open.last().map_or(Kind::Page, |frame| frame.kind)
+    fn kind(&self) -> EsiBlock {
+        self.open.last().map_or(EsiBlock::Page, |frame| frame.kind)
     }
 
     /// Drops removed text and text between the branches of a `try`.
     fn handle_text(&mut self, bytes: usize) {
-        if !matches!(self.kind(), Kind::Try | Kind::Remove) {
+        if !matches!(self.kind(), EsiBlock::Try | EsiBlock::Remove) {
             let (start, end) = (self.at, self.at + bytes);
             if let Some(frame) = self.open.last_mut() {
                 push_literal(&mut frame.segments, start, end);
@@ -102,28 +102,28 @@ impl Parser<'_> {
         }
     }
 
-    fn handle_tag(&mut self, token: Token<'_>) -> Result<(), EsiError> {
+    fn handle_tag(&mut self, token: EsiToken<'_>) -> Result<(), EsiError> {
         let kind = self.kind();
         match token {
             // Within `remove`, only its closing tag counts.
-            Token::Close(Element::Remove) if kind == Kind::Remove => {
+            EsiToken::Close(Element::Remove) if kind == EsiBlock::Remove => {
                 self.open.pop();
             }
-            _ if kind == Kind::Remove => {}
-            Token::Text => {}
-            Token::CommentOpen if self.comment_depth.is_none() => self.comment_depth = Some(self.open.len()),
+            _ if kind == EsiBlock::Remove => {}
+            EsiToken::Text => {}
+            EsiToken::CommentOpen if self.comment_depth.is_none() => self.comment_depth = Some(self.open.len()),
             // The comment must not end within an element that began in it.
-            Token::CommentClose if self.comment_depth == Some(self.open.len()) => self.comment_depth = None,
-            Token::CommentOpen | Token::CommentClose => return Err(EsiError::ElementMisplaced),
-            Token::Open { element, attributes, empty } => self.handle_open(kind, element, attributes, empty)?,
-            Token::Close(element) => self.handle_close(kind, element)?,
+            EsiToken::CommentClose if self.comment_depth == Some(self.open.len()) => self.comment_depth = None,
+            EsiToken::CommentOpen | EsiToken::CommentClose => return Err(EsiError::ElementMisplaced),
+            EsiToken::Open { element, attributes, empty } => self.handle_open(kind, element, attributes, empty)?,
+            EsiToken::Close(element) => self.handle_close(kind, element)?,
         }
         Ok(())
     }
 
-    fn handle_open(&mut self, kind: Kind, element: Element, text: &[u8], empty: bool) -> Result<(), EsiError> {
+    fn handle_open(&mut self, kind: EsiBlock, element: Element, text: &[u8], empty: bool) -> Result<(), EsiError> {
         match element {
-            Element::Include if kind != Kind::Try => {
+            Element::Include if kind != EsiBlock::Try => {
                 let include = attributes::read_include(text)?;
                 self.includes += 1;
                 if self.includes > self.limits.includes_max {
@@ -139,29 +139,29 @@ impl Parser<'_> {
         }
         let opened = match element {
             Element::Include | Element::Comment => return Ok(()),
-            Element::Remove => Kind::Remove,
-            Element::Try if kind != Kind::Try => {
+            Element::Remove => EsiBlock::Remove,
+            Element::Try if kind != EsiBlock::Try => {
                 self.depth += 1;
                 if self.depth > self.limits.depth_max {
                     return Err(EsiError::TooDeep);
                 }
-                Kind::Try
+                EsiBlock::Try
             }
-            Element::Attempt if kind == Kind::Try => Kind::Attempt,
-            Element::Except if kind == Kind::Try => Kind::Except,
+            Element::Attempt if kind == EsiBlock::Try => EsiBlock::Attempt,
+            Element::Except if kind == EsiBlock::Try => EsiBlock::Except,
             Element::Try | Element::Attempt | Element::Except => return Err(EsiError::ElementMisplaced),
         };
-        self.open.push(Frame::new(opened, self.at));
+        self.open.push(OpenElement::new(opened, self.at));
         if empty { self.close() } else { Ok(()) }
     }
 
-    fn handle_close(&mut self, kind: Kind, element: Element) -> Result<(), EsiError> {
+    fn handle_close(&mut self, kind: EsiBlock, element: Element) -> Result<(), EsiError> {
         match (element, kind) {
             // `<esi:include …></esi:include>`: complete at its opening tag.
             (Element::Include | Element::Comment, _) => Ok(()),
-            (Element::Try, Kind::Try) | (Element::Attempt, Kind::Attempt) | (Element::Except, Kind::Except) => {
-                self.close()
-            }
+            (Element::Try, EsiBlock::Try)
+            | (Element::Attempt, EsiBlock::Attempt)
+            | (Element::Except, EsiBlock::Except) => self.close(),
             _ => Err(EsiError::ElementMisplaced),
         }
     }
@@ -173,9 +173,9 @@ impl Parser<'_> {
         }
         let (Some(frame), Some(parent)) = (self.open.pop(), self.open.last_mut()) else { return Ok(()) };
         let branch = match frame.kind {
-            Kind::Attempt => &mut parent.attempt,
-            Kind::Except => &mut parent.except,
-            Kind::Try => {
+            EsiBlock::Attempt => &mut parent.attempt,
+            EsiBlock::Except => &mut parent.except,
+            EsiBlock::Try => {
                 self.depth -= 1;
                 let (Some(attempt), Some(except)) = (frame.attempt, frame.except) else {
                     // The whole element is invalid, so it belongs to the rest.
@@ -185,7 +185,7 @@ impl Parser<'_> {
                 parent.segments.push(Segment::Try { attempt, except });
                 return Ok(());
             }
-            Kind::Page | Kind::Remove => return Ok(()),
+            EsiBlock::Page | EsiBlock::Remove => return Ok(()),
         };
         if branch.replace(frame.segments).is_some() {
             return Err(EsiError::TryIncomplete);
@@ -194,14 +194,14 @@ impl Parser<'_> {
     }
 
     /// Returns the parsed segments and the rest.
-    fn finish(mut self, error: Option<EsiError>) -> Page {
+    fn finish(mut self, error: Option<EsiError>) -> EsiTemplate {
         // An incomplete element is not parsed: the rest begins with the outermost one.
         let rest = self.open.get(1).map_or(self.at, |frame| frame.start.min(self.at));
         let mut segments = std::mem::take(&mut self.open[0].segments);
         if error.is_some() {
             push_literal(&mut segments, rest, self.page.len());
         }
-        Page { includes: count_includes(&segments), segments, error: error.map(|error| (error, rest)) }
+        EsiTemplate { includes: count_includes(&segments), segments, error: error.map(|error| (error, rest)) }
     }
 }
 

@@ -1,5 +1,5 @@
-use super::token::{Element, Token, read_token};
-use super::{Base, EsiError, EsiLimits, Include, Page, Segment, is_asked_for, parse, resolve};
+use super::token::{Element, EsiToken, read_token};
+use super::{Base, EsiError, EsiLimits, EsiTemplate, Include, Segment, is_asked_for, parse, resolve};
 use flatout_http::feed::assert_three_ways;
 use flatout_http::head::{Fields, Header};
 use proptest::prelude::{prop_assert, proptest};
@@ -133,12 +133,12 @@ fn tokens_do_not_depend_on_how_the_page_was_cut() {
 #[test]
 fn tokens_know_their_ends() {
     let token = |text: &'static str| read_token(text.as_bytes(), true, &LIMITS);
-    assert_eq!(token("ab<esi:try>"), Some(Ok((Token::Text, 2))));
-    let open = Token::Open { element: Element::Include, attributes: b" a='>'", empty: true };
+    assert_eq!(token("ab<esi:try>"), Some(Ok((EsiToken::Text, 2))));
+    let open = EsiToken::Open { element: Element::Include, attributes: b" a='>'", empty: true };
     assert_eq!(token("<esi:include a='>'/>x"), Some(Ok((open, 20))));
-    assert_eq!(token("</esi:try  >x"), Some(Ok((Token::Close(Element::Try), 12))));
-    assert_eq!(token("<!--esi\n"), Some(Ok((Token::CommentOpen, 8))));
-    assert_eq!(token("-->"), Some(Ok((Token::CommentClose, 3))));
+    assert_eq!(token("</esi:try  >x"), Some(Ok((EsiToken::Close(Element::Try), 12))));
+    assert_eq!(token("<!--esi\n"), Some(Ok((EsiToken::CommentOpen, 8))));
+    assert_eq!(token("-->"), Some(Ok((EsiToken::CommentClose, 3))));
     for unfinished in ["", "a", "<", "<e", "<esi:try", "<!--esi", "--", "a--", "<esi:include src='>"] {
         assert_eq!(token(unfinished), None, "{unfinished:?}");
     }
@@ -167,7 +167,7 @@ fn bounds_hold() {
     assert_eq!(error("a".repeat(10), &limits), None);
     let large = parse(&[b'a'; 11], &limits);
     let expected =
-        Page { segments: vec![Segment::Literal(0..11)], includes: 0, error: Some((EsiError::PageTooLarge, 0)) };
+        EsiTemplate { segments: vec![Segment::Literal(0..11)], includes: 0, error: Some((EsiError::PageTooLarge, 0)) };
     assert_eq!(large, expected);
     // A page full of tags that come to nothing takes time in proportion to its length.
     let limits = EsiLimits { tags_max: usize::MAX, ..EsiLimits::DEFAULT };

@@ -36,7 +36,7 @@ impl Element {
 
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token<'a> {
+pub enum EsiToken<'a> {
     /// Text.
     Text,
     /// `<esi:name …>`.
@@ -68,7 +68,7 @@ pub fn read_token<'a>(
     bytes: &'a [u8],
     in_comment: bool,
     limits: &EsiLimits,
-) -> Option<Result<(Token<'a>, usize), EsiError>> {
+) -> Option<Result<(EsiToken<'a>, usize), EsiError>> {
     // Candidates: each `<`, and each `-` that may end a comment.
     let ends = if in_comment { b'-' } else { b'<' };
     for at in memchr2_iter(b'<', ends, bytes) {
@@ -79,11 +79,11 @@ pub fn read_token<'a>(
             Look::Found(marker) => marker,
         };
         if at > 0 {
-            return Some(Ok((Token::Text, at)));
+            return Some(Ok((EsiToken::Text, at)));
         }
         return match marker {
-            Marker::CommentOpen => Some(Ok((Token::CommentOpen, COMMENT_OPEN.len() + 1))),
-            Marker::CommentClose => Some(Ok((Token::CommentClose, COMMENT_CLOSE.len()))),
+            Marker::CommentOpen => Some(Ok((EsiToken::CommentOpen, COMMENT_OPEN.len() + 1))),
+            Marker::CommentClose => Some(Ok((EsiToken::CommentClose, COMMENT_CLOSE.len()))),
             Marker::Open => read_tag(rest, limits).map(|tag| tag.and_then(|tag| open_tag(&tag[OPEN.len()..]))),
             Marker::Close => read_tag(rest, limits).map(|tag| tag.and_then(|tag| close_tag(&tag[CLOSE.len()..]))),
         };
@@ -156,7 +156,7 @@ fn split_name(inner: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Parses the tag after `<esi:`, up to and including `>`.
-fn open_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
+fn open_tag(inner: &[u8]) -> Result<(EsiToken<'_>, usize), EsiError> {
     let used = OPEN.len() + inner.len();
     let (name, rest) = split_name(inner);
     let rest = rest.strip_suffix(b">").unwrap_or(rest);
@@ -168,15 +168,15 @@ fn open_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
         return Err(EsiError::TagInvalid);
     }
     let element = Element::from_name(name).ok_or(EsiError::ElementUnknown)?;
-    Ok((Token::Open { element, attributes, empty }, used))
+    Ok((EsiToken::Open { element, attributes, empty }, used))
 }
 
 /// Parses the tag after `</esi:`, up to and including `>`.
-fn close_tag(inner: &[u8]) -> Result<(Token<'_>, usize), EsiError> {
+fn close_tag(inner: &[u8]) -> Result<(EsiToken<'_>, usize), EsiError> {
     let (name, rest) = split_name(inner);
     if !rest.strip_suffix(b">").unwrap_or(rest).trim_ascii().is_empty() {
         return Err(EsiError::TagInvalid);
     }
     let element = Element::from_name(name).ok_or(EsiError::ElementUnknown)?;
-    Ok((Token::Close(element), CLOSE.len() + inner.len()))
+    Ok((EsiToken::Close(element), CLOSE.len() + inner.len()))
 }

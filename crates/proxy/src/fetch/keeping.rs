@@ -3,10 +3,10 @@
 use super::{Fetch, forget_sharing};
 use crate::fetch::pumping::Pumping;
 use crate::growing::Growing;
-use crate::meta::{Kept, Meta};
-use crate::store::{Key, Purged, Store, StoredBody};
+use crate::meta::{Meta, StoredResponse};
+use crate::store::{ObjectKey, Purged, Store, StoredBody};
 use crate::worker::ProxyWorker;
-use flatout_cache::parts::{Held, PARTS_MAX, Piece, PlacedContent, Placing, cut_short, decide_placing, part_of};
+use flatout_cache::parts::{Held, JoinedPiece, PARTS_MAX, PlacedContent, Placing, cut_short, decide_placing, part_of};
 use flatout_cache::reason::NoStore;
 use flatout_cache::stored::{Extent, Stored};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Fetch {
         stored: Stored,
         (body, trailers): (StoredBody, Option<&[u8]>),
         generation: u64,
-    ) -> Option<Arc<Kept>> {
+    ) -> Option<Arc<StoredResponse>> {
         let store = worker.store()?;
         let query = &self.query;
         let path_key = || {
@@ -108,10 +108,10 @@ impl Fetch {
             Some(search) => worker.search_key(query, search),
         };
         let beside = stored_beside(store, &key, &stored);
-        let Place { stored, name, body, trailers, superseded } =
+        let ObjectInsertion { stored, name, body, trailers, superseded } =
             place(stored, (body, trailers.unwrap_or_default().into()), &beside)?;
         let meta = Meta { trailers, ..self.meta_of(stored) };
-        let object = Kept::new(key, &name, meta, Arc::from(&b""[..]), body, generation);
+        let object = StoredResponse::new(key, &name, meta, Arc::from(&b""[..]), body, generation);
         let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
         for other in superseded {
             store.remove_object(&other);
@@ -123,10 +123,10 @@ impl Fetch {
 
 /// Entries under `key` that are relevant to `stored`: parts of any variant, and the whole of the same one; newest
 /// first.
-fn stored_beside(store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kept>> {
+fn stored_beside(store: &Store<Meta>, key: &ObjectKey, stored: &Stored) -> Vec<Arc<StoredResponse>> {
     let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
     let is_whole = stored.extent == Extent::Whole;
-    let concerns = |object: &&Arc<Kept>| {
+    let concerns = |object: &&Arc<StoredResponse>| {
         let other = &object.meta().stored;
         (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
             && store.check(object) != Purged::Hard
@@ -135,18 +135,22 @@ fn stored_beside(store: &Store<Meta>, key: &Key, stored: &Stored) -> Vec<Arc<Kep
 }
 
 /// An object to insert, and the objects it supersedes.
-struct Place {
+struct ObjectInsertion {
     stored: Stored,
     name: Vec<u8>,
     body: StoredBody,
     trailers: Box<[u8]>,
-    superseded: Vec<Arc<Kept>>,
+    superseded: Vec<Arc<StoredResponse>>,
 }
 
 /// Decides the placement of a response among those of its key.
-fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Arc<Kept>]) -> Option<Place> {
+fn place(
+    stored: Stored,
+    (body, trailers): (StoredBody, Box<[u8]>),
+    beside: &[Arc<StoredResponse>],
+) -> Option<ObjectInsertion> {
     let variant_key = stored.variant_key.clone();
-    let is_same = |object: &&Arc<Kept>| object.meta().stored.variant_key == variant_key;
+    let is_same = |object: &&Arc<StoredResponse>| object.meta().stored.variant_key == variant_key;
     let (mine, others): (Vec<_>, Vec<_>) = beside.iter().partition(is_same);
     let is_inline = |body: &StoredBody| matches!(body, StoredBody::Memory(_));
     let held: Vec<_> =
@@ -167,12 +171,17 @@ fn place(stored: Stored, (body, trailers): (StoredBody, Box<[u8]>), beside: &[Ar
         }
         PlacedContent::Joined(pieces) => (join(&stored, &body, &mine, &pieces)?, name_of(&stored), Box::default()),
     };
-    Some(Place { stored, name, body, trailers, superseded: gone })
+    Some(ObjectInsertion { stored, name, body, trailers, superseded: gone })
 }
 
 /// Joins the content of `pieces`. `body` belongs to the new response, which provides the bytes that no stored piece
 /// has.
-fn join(stored: &Stored, body: &StoredBody, mine: &[&Arc<Kept>], pieces: &[Piece]) -> Option<StoredBody> {
+fn join(
+    stored: &Stored,
+    body: &StoredBody,
+    mine: &[&Arc<StoredResponse>],
+    pieces: &[JoinedPiece],
+) -> Option<StoredBody> {
     let mut joined = Vec::new();
     for piece in pieces {
         let (StoredBody::Memory(bytes), first) = (match piece.from {

@@ -5,7 +5,7 @@ use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::store::NewBody;
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
-use flatout_net::budget::{PIECE_BYTES_MAX, Share};
+use flatout_net::budget::{BudgetUser, PIECE_BYTES_MAX};
 use flatout_net::origin::{IncomingBody, IncomingPiece, OriginClient};
 use flatout_net::shared::SharedBytes;
 use std::future::poll_fn;
@@ -175,7 +175,7 @@ impl Pumping {
         if self.unkept.is_none() {
             self.unkept = Some(reason);
             self.writer.close();
-            self.writer.add_last(|content| content.move_count_to(Share::Windows));
+            self.writer.add_last(|content| content.move_count_to(BudgetUser::Windows));
             if let Some(body) = &mut self.body {
                 body.become_window();
             }
@@ -199,9 +199,9 @@ impl Pumping {
 #[cfg(test)]
 mod tests {
     use super::Pumping;
-    use crate::fill::{Begin, Fills};
+    use crate::fill::{FetchJoin, Fills};
     use flatout_cache::reason::NoStore;
-    use flatout_net::stream::{Piece, Source as _};
+    use flatout_net::stream::{ContentEvent, ContentSource as _};
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};
 
@@ -218,7 +218,7 @@ mod tests {
     fn the_last_piece_of_what_is_not_kept_wakes_its_reader() {
         for unkept in [None, Some(NoStore::NoRoom)] {
             let fills = Arc::<Fills>::default();
-            let Begin::Yours(writer) = fills.begin(b"key") else { panic!("nobody else fetches") };
+            let FetchJoin::Yours(writer) = fills.begin(b"key") else { panic!("nobody else fetches") };
             let mut reader = writer.join().read(0, None);
             let noticed = Arc::new(Noticed(false.into()));
             let waker = Waker::from(Arc::clone(&noticed));
@@ -226,7 +226,10 @@ mod tests {
             let pumping = Pumping { writer, body: None, unkept, wanted: true, length: Some(3) };
             pumping.grow(true, |content| content.push(b"end"[..].into()));
             assert_eq!(noticed.0.load(std::sync::atomic::Ordering::Relaxed), unkept.is_some(), "{unkept:?}");
-            assert!(matches!(reader.poll_piece(&mut Context::from_waker(&waker)), Poll::Ready(Piece::Segment(_))));
+            assert!(matches!(
+                reader.poll_piece(&mut Context::from_waker(&waker)),
+                Poll::Ready(ContentEvent::Segment(_))
+            ));
         }
     }
 }

@@ -1,8 +1,8 @@
-use super::{Begin, FillHead, FillWriter, Fills, Interest, Standing};
+use super::{FetchJoin, FetchState, FillHead, FillWriter, Fills, Interest};
 use crate::meta::tests::meta;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::Segment;
-use flatout_net::stream::{Piece, Source};
+use flatout_net::stream::{ContentEvent, ContentSource};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -30,15 +30,15 @@ impl Woken {
 
 fn mine(fills: &Arc<Fills>, key: &[u8]) -> FillWriter {
     match fills.begin(key) {
-        Begin::Yours(writer) => writer,
-        Begin::Theirs(_) => panic!("somebody fetches {key:?}"),
+        FetchJoin::Yours(writer) => writer,
+        FetchJoin::Theirs(_) => panic!("somebody fetches {key:?}"),
     }
 }
 
 fn theirs(fills: &Arc<Fills>, key: &[u8]) -> Interest {
     match fills.begin(key) {
-        Begin::Theirs(interest) => interest,
-        Begin::Yours(_) => panic!("nobody fetches {key:?}"),
+        FetchJoin::Theirs(interest) => interest,
+        FetchJoin::Yours(_) => panic!("nobody fetches {key:?}"),
     }
 }
 
@@ -46,7 +46,7 @@ fn head() -> FillHead {
     FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0 }
 }
 
-fn standing(interest: &Interest) -> Option<Standing> {
+fn standing(interest: &Interest) -> Option<FetchState> {
     match interest.poll_standing(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(standing) => Some(standing),
         Poll::Pending => None,
@@ -58,12 +58,12 @@ fn push(writer: &FillWriter, bytes: &[u8]) {
 }
 
 /// A reader's next piece: bytes, `.` at the end, `!` if it was cut; `None` if the reader must wait.
-fn next(reader: &mut impl Source, waker: &Waker) -> Option<String> {
+fn next(reader: &mut impl ContentSource, waker: &Waker) -> Option<String> {
     match reader.poll_piece(&mut Context::from_waker(waker)) {
-        Poll::Ready(Piece::Segment(Segment::Bytes(bytes))) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Poll::Ready(Piece::Segment(Segment::File(file))) => Some(format!("file {}+{}", file.offset, file.bytes)),
-        Poll::Ready(Piece::End(trailers)) => Some(format!(".{}", trailers.map_or(0, |trailers| trailers.len()))),
-        Poll::Ready(Piece::Failed(reason)) => Some(format!("!{}", reason.name())),
+        Poll::Ready(ContentEvent::Segment(Segment::Bytes(bytes))) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Poll::Ready(ContentEvent::Segment(Segment::File(file))) => Some(format!("file {}+{}", file.offset, file.bytes)),
+        Poll::Ready(ContentEvent::End(trailers)) => Some(format!(".{}", trailers.map_or(0, |trailers| trailers.len()))),
+        Poll::Ready(ContentEvent::Failed(reason)) => Some(format!("!{}", reason.name())),
         Poll::Pending => None,
     }
 }
@@ -89,7 +89,7 @@ fn who_asks_for_the_same_joins_until_it_has_ended() {
     for expected in ["b", ".0"] {
         assert_eq!(next(&mut late, Waker::noop()).as_deref(), Some(expected));
     }
-    assert!(matches!(standing(&first), Some(Standing::Streaming(_))));
+    assert!(matches!(standing(&first), Some(FetchState::Streaming(_))));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_writer_that_is_dropped_or_cuts_ends_nothing_as_whole() {
     let writer = mine(&fills, b"a");
     let interest = theirs(&fills, b"a");
     drop(writer);
-    assert!(matches!(standing(&interest), Some(Standing::Released)));
+    assert!(matches!(standing(&interest), Some(FetchState::Released)));
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn what_is_settled_is_known_to_all_and_joined_by_nobody() {
     let fills = Arc::<Fills>::default();
     let writer = mine(&fills, b"a");
     let interest = theirs(&fills, b"a");
-    writer.settle(Standing::Released);
-    assert!(matches!(standing(&interest), Some(Standing::Released)));
+    writer.settle(FetchState::Released);
+    assert!(matches!(standing(&interest), Some(FetchState::Released)));
     let again = mine(&fills, b"a");
     // The end of the first must not take the second from the list.
     drop(interest);
@@ -164,7 +164,7 @@ fn what_is_made_invalid_is_joined_by_nobody_and_not_kept() {
     let alone = fills.begin_alone(b"/a\0");
     let alone_too = fills.begin_alone(b"/a\0");
     let waits = theirs(&fills, b"/a\0gzip");
-    fills.doom(b"/a\0");
+    fills.invalidate(b"/a\0");
     assert!(named.is_doomed() && alone.is_doomed() && alone_too.is_doomed() && !other.is_doomed());
     let new = mine(&fills, b"/a\0gzip");
     assert!(!new.is_doomed());

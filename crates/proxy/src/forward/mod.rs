@@ -20,7 +20,7 @@
 //! **Connection cannot remove essential fields.** RFC 9110 §7.6.1 requires removal of all fields that Connection
 //! names, and forbids senders to name fields meant for all recipients. A client that does so anyway wants to hide
 //! Cookie, Authorization, Host, X-Forwarded-For or the like from an origin, after a cache and other intermediaries
-//! have seen them ("hop-by-hop abuse"). The proxy ignores such names: those fields stay ([`names::Kind`]). It does not
+//! have seen them ("hop-by-hop abuse"). The proxy ignores such names: those fields stay ([`names::FieldClass`]). It does not
 //! refuse the request, as a hit and a miss would then treat it differently. Likewise an origin cannot remove its own
 //! Cache-Control or Set-Cookie.
 
@@ -59,12 +59,12 @@ fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = 
 
 /// Names in the Connection fields of a message, parsed only if there are any to match.
 #[derive(Clone, Copy, Debug)]
-struct Connection<'a> {
+struct ConnectionNames<'a> {
     fields: Fields<'a>,
     names_any: bool,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> ConnectionNames<'a> {
     fn new(fields: Fields<'a>) -> Self {
         // Usual values of Connection, which name only fields that are removed anyway.
         const USUAL: [&[u8]; 5] = [b"keep-alive", b"close", b"upgrade", b"te", b"http2-settings"];

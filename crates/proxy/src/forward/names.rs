@@ -8,7 +8,7 @@ const WORD_BYTES: usize = 8;
 
 /// Class of a field in forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldClass {
     /// No special treatment: forwarded, unless Connection names it.
     Plain,
     /// Defined for all recipients: forwarded even if Connection names it.
@@ -59,7 +59,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     /// Its class, with `_` read as `-`.
-    pub kind: Kind,
+    pub kind: FieldClass,
     /// True if it contains `_`.
     pub underscored: bool,
 }
@@ -68,7 +68,9 @@ impl Name {
     /// Classifies `name`, ignoring case.
     pub fn new(name: &str) -> Self {
         let mut room = [0_u8; NAME_BYTES_MAX];
-        let Some(copy) = room.get_mut(..name.len()) else { return Self { kind: Kind::Plain, underscored: false } };
+        let Some(copy) = room.get_mut(..name.len()) else {
+            return Self { kind: FieldClass::Plain, underscored: false };
+        };
         copy.copy_from_slice(name.as_bytes());
         let mut underscored = false;
         let words = name.len().div_ceil(WORD_BYTES);
@@ -82,7 +84,7 @@ impl Name {
 
     /// Returns whether it is a spelling with `_` of a name that matters to a proxy or to an origin's trust in it.
     pub fn is_disguised(self) -> bool {
-        self.underscored && !matches!(self.kind, Kind::Plain | Kind::EndToEnd)
+        self.underscored && !matches!(self.kind, FieldClass::Plain | FieldClass::EndToEnd)
     }
 }
 
@@ -101,18 +103,18 @@ const fn fold(word: u64) -> (u64, bool) {
 }
 
 /// Class of a lower-case name.
-fn kind(name: &[u8]) -> Kind {
+fn kind(name: &[u8]) -> FieldClass {
     match name {
-        b"host" => Kind::Host,
-        b"content-length" => Kind::Length,
-        b"via" => Kind::Via,
-        b"te" => Kind::Te,
+        b"host" => FieldClass::Host,
+        b"content-length" => FieldClass::Length,
+        b"via" => FieldClass::Via,
+        b"te" => FieldClass::Te,
         b"connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" | b"http2-settings" | b"expect"
-        | b"proxy" => Kind::HopByHop,
-        b"forwarded" => Kind::Forwarded,
-        b"x-forwarded-for" => Kind::ForwardedFor,
-        b"x-forwarded-proto" => Kind::ForwardedProto,
-        b"x-forwarded-host" => Kind::ForwardedHost,
+        | b"proxy" => FieldClass::HopByHop,
+        b"forwarded" => FieldClass::Forwarded,
+        b"x-forwarded-for" => FieldClass::ForwardedFor,
+        b"x-forwarded-proto" => FieldClass::ForwardedProto,
+        b"x-forwarded-host" => FieldClass::ForwardedHost,
         b"x-real-ip"
         | b"x-client-ip"
         | b"x-cluster-client-ip"
@@ -126,7 +128,7 @@ fn kind(name: &[u8]) -> Kind {
         | b"surrogate-capability"
         | b"fastly-client-ip"
         | b"x-envoy-external-address"
-        | b"front-end-https" => Kind::ForwardedOther,
+        | b"front-end-https" => FieldClass::ForwardedOther,
         b"x-original-url"
         | b"x-rewrite-url"
         | b"x-original-uri"
@@ -138,15 +140,15 @@ fn kind(name: &[u8]) -> Kind {
         | b"x-forwarded"
         | b"x-url-scheme"
         | b"base-url"
-        | b"request-uri" => Kind::TargetOverride,
-        b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,
-        b"max-forwards" => Kind::MaxForwards,
-        b"cookie" => Kind::Cookie,
-        b"authorization" => Kind::Authorization,
-        b"if-match" | b"if-none-match" | b"if-modified-since" | b"if-unmodified-since" => Kind::Condition,
-        b"range" | b"if-range" => Kind::Range,
-        b"accept-encoding" => Kind::Encoding,
-        b"date" => Kind::Date,
+        | b"request-uri" => FieldClass::TargetOverride,
+        b"x-http-method-override" | b"x-http-method" | b"x-method-override" => FieldClass::MethodOverride,
+        b"max-forwards" => FieldClass::MaxForwards,
+        b"cookie" => FieldClass::Cookie,
+        b"authorization" => FieldClass::Authorization,
+        b"if-match" | b"if-none-match" | b"if-modified-since" | b"if-unmodified-since" => FieldClass::Condition,
+        b"range" | b"if-range" => FieldClass::Range,
+        b"accept-encoding" => FieldClass::Encoding,
+        b"date" => FieldClass::Date,
         b"accept"
         | b"accept-language"
         | b"accept-charset"
@@ -189,25 +191,25 @@ fn kind(name: &[u8]) -> Kind {
         | b"www-authenticate"
         | b"x-content-type-options"
         | b"x-frame-options"
-        | b"x-requested-with" => Kind::EndToEnd,
+        | b"x-requested-with" => FieldClass::EndToEnd,
         _ => prefixed(name),
     }
 }
 
-fn prefixed(name: &[u8]) -> Kind {
+fn prefixed(name: &[u8]) -> FieldClass {
     if name.starts_with(b"proxy-") {
-        return Kind::HopByHop;
+        return FieldClass::HopByHop;
     }
     if name.starts_with(b"x-forwarded-") {
-        return Kind::ForwardedOther;
+        return FieldClass::ForwardedOther;
     }
     let end_to_end: [&[u8]; 4] = [b"content-", b"access-control-", b"sec-", b"cross-origin-"];
-    if end_to_end.iter().any(|prefix| name.starts_with(prefix)) { Kind::EndToEnd } else { Kind::Plain }
+    if end_to_end.iter().any(|prefix| name.starts_with(prefix)) { FieldClass::EndToEnd } else { FieldClass::Plain }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Name, fold};
+    use super::{FieldClass, Name, fold};
 
     #[test]
     fn eight_bytes_at_once_as_one_by_one() {
@@ -226,11 +228,11 @@ mod tests {
     #[test]
     fn names_of_any_length() {
         let new = |name: &str| Name::new(name);
-        assert_eq!(new("HOST"), Name { kind: Kind::Host, underscored: false });
-        assert_eq!(new("Content_Length"), Name { kind: Kind::Length, underscored: true });
-        assert_eq!(new("X-Forwarded-Proto").kind, Kind::ForwardedProto);
-        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(28))).kind, Kind::ForwardedOther);
-        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(29))).kind, Kind::Plain);
-        assert_eq!(new("").kind, Kind::Plain);
+        assert_eq!(new("HOST"), Name { kind: FieldClass::Host, underscored: false });
+        assert_eq!(new("Content_Length"), Name { kind: FieldClass::Length, underscored: true });
+        assert_eq!(new("X-Forwarded-Proto").kind, FieldClass::ForwardedProto);
+        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(28))).kind, FieldClass::ForwardedOther);
+        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(29))).kind, FieldClass::Plain);
+        assert_eq!(new("").kind, FieldClass::Plain);
     }
 }

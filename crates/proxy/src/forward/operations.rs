@@ -1,6 +1,6 @@
 //! Configured header operations.
 
-use super::names::{Kind, Name};
+use super::names::{FieldClass, Name};
 use super::write_line;
 use flatout_config::model::{FieldOp, Text, TextPart, Variable};
 use flatout_config::parse_field_text;
@@ -82,5 +82,5 @@ pub(super) fn names_request(value: &str) -> bool {
 }
 
 pub(super) fn is_free(name: &str) -> bool {
-    !matches!(Name::new(name).kind, Kind::HopByHop | Kind::Te | Kind::Length)
+    !matches!(Name::new(name).kind, FieldClass::HopByHop | FieldClass::Te | FieldClass::Length)
 }

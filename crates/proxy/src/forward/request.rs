@@ -1,8 +1,8 @@
 //! Field lines of an upstream request.
 
-use super::names::{Kind, Name};
+use super::names::{FieldClass, Name};
 use super::operations::Operations;
-use super::{Connection, elements, write_line};
+use super::{ConnectionNames, elements, write_line};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
 use flatout_config::model::{HostField, Origin, Proxy, is_trusted};
@@ -83,11 +83,11 @@ pub fn write_request_lines(
         out,
         fields: head.fields,
         operations: Operations(&settings.request_fields),
-        connection: Connection::new(head.fields),
+        connection: ConnectionNames::new(head.fields),
         trusted: is_trusted(&settings.trusted, request.client.map(|client| client.ip())),
         settings,
         strip: passage.strip,
-        seen: Seen::default(),
+        seen: SeenFields::default(),
     };
     writer.write_host(host, passage.origin);
     for (name, value) in head.fields.iter() {
@@ -114,7 +114,7 @@ fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
 
 /// Client fields seen so far that affect the final lines.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenFields {
     cookie: bool,
     te: bool,
     via: bool,
@@ -126,11 +126,11 @@ struct Writer<'a> {
     out: &'a mut Vec<u8>,
     fields: Fields<'a>,
     operations: Operations<'a>,
-    connection: Connection<'a>,
+    connection: ConnectionNames<'a>,
     trusted: bool,
     settings: &'a Proxy,
     strip: Strip,
-    seen: Seen,
+    seen: SeenFields,
 }
 
 impl Writer<'_> {
@@ -153,15 +153,15 @@ impl Writer<'_> {
 
     fn write_field(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
         let known = Name::new(name);
-        if known.is_disguised() || (known.kind == Kind::Plain && self.connection.names(name)) {
+        if known.is_disguised() || (known.kind == FieldClass::Plain && self.connection.names(name)) {
             return Ok(());
         }
         let strips = |part| self.strip.has(part);
         let forwarded = self.settings.forwarded;
         let keep = match known.kind {
             // These are written once all fields are known.
-            Kind::HopByHop | Kind::Host | Kind::Length => false,
-            Kind::Te => {
+            FieldClass::HopByHop | FieldClass::Host | FieldClass::Length => false,
+            FieldClass::Te => {
                 let trailers = elements(self.fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
                 if trailers && !std::mem::replace(&mut self.seen.te, true) {
                     self.write("TE", b"trailers");
@@ -170,34 +170,34 @@ impl Writer<'_> {
                 }
                 false
             }
-            Kind::Via => {
+            FieldClass::Via => {
                 self.seen.via = true;
                 true
             }
             // If the proxy extends them, one line at the end holds them all.
-            Kind::ForwardedFor => self.trusted && !forwarded.x_forwarded,
-            Kind::Forwarded => self.trusted && !forwarded.standard,
-            Kind::ForwardedProto => {
+            FieldClass::ForwardedFor => self.trusted && !forwarded.x_forwarded,
+            FieldClass::Forwarded => self.trusted && !forwarded.standard,
+            FieldClass::ForwardedProto => {
                 self.seen.forwarded_proto = self.trusted;
                 self.trusted
             }
-            Kind::ForwardedHost => {
+            FieldClass::ForwardedHost => {
                 self.seen.forwarded_host = self.trusted;
                 self.trusted
             }
-            Kind::ForwardedOther | Kind::TargetOverride => self.trusted,
-            Kind::MethodOverride => self.trusted || !matches!(head.method, Method::Get | Method::Head),
-            Kind::MaxForwards => return self.write_max_forwards(head, name, value),
-            Kind::Cookie if strips(Strip::CREDENTIALS) => false,
-            Kind::Cookie if head.version == Version::Http2 => {
+            FieldClass::ForwardedOther | FieldClass::TargetOverride => self.trusted,
+            FieldClass::MethodOverride => self.trusted || !matches!(head.method, Method::Get | Method::Head),
+            FieldClass::MaxForwards => return self.write_max_forwards(head, name, value),
+            FieldClass::Cookie if strips(Strip::CREDENTIALS) => false,
+            FieldClass::Cookie if head.version == Version::Http2 => {
                 self.write_cookies();
                 false
             }
-            Kind::Plain | Kind::EndToEnd | Kind::Date | Kind::Cookie => true,
-            Kind::Authorization => !strips(Strip::CREDENTIALS),
-            Kind::Condition => !strips(Strip::CONDITIONS),
-            Kind::Range => !strips(Strip::RANGE),
-            Kind::Encoding => !strips(Strip::ENCODING),
+            FieldClass::Plain | FieldClass::EndToEnd | FieldClass::Date | FieldClass::Cookie => true,
+            FieldClass::Authorization => !strips(Strip::CREDENTIALS),
+            FieldClass::Condition => !strips(Strip::CONDITIONS),
+            FieldClass::Range => !strips(Strip::RANGE),
+            FieldClass::Encoding => !strips(Strip::ENCODING),
         };
         if keep {
             self.write(name, value);

@@ -1,8 +1,8 @@
 //! Field lines of a response for clients or the store.
 
-use super::names::{Kind, Name};
+use super::names::{FieldClass, Name};
 use super::request::write_via;
-use super::{Connection, write_line};
+use super::{ConnectionNames, write_line};
 use flatout_config::model::Proxy;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::framing::Version;
@@ -26,22 +26,22 @@ pub struct Return<'a> {
 /// Appends the field lines for the client or the store to `out`, each `Name: value` and CR LF, without the empty line:
 /// all except those of the connection, plus Via.
 pub fn write_response_lines(fields: Fields<'_>, settings: &Proxy, answer: &Return<'_>, out: &mut Vec<u8>) {
-    let connection = Connection::new(fields);
+    let connection = ConnectionNames::new(fields);
     let (mut has_date, mut has_upgrade) = (false, false);
     for (name, value) in fields.iter() {
         let known = Name::new(name);
         // Here `_` needs no special treatment: response fields do not become variables.
         let keep = match known.kind {
             _ if known.underscored => !connection.names(name),
-            Kind::HopByHop => {
+            FieldClass::HopByHop => {
                 let keep = answer.keep_upgrade && name.eq_ignore_ascii_case("upgrade");
                 has_upgrade |= keep;
                 keep
             }
-            Kind::Te => false,
-            Kind::Length => answer.keep_length,
-            Kind::Plain => !connection.names(name),
-            Kind::Date => {
+            FieldClass::Te => false,
+            FieldClass::Length => answer.keep_length,
+            FieldClass::Plain => !connection.names(name),
+            FieldClass::Date => {
                 has_date = true;
                 true
             }
@@ -71,12 +71,12 @@ pub fn write_interim_lines(lines: &[u8], out: &mut Vec<u8>) {
     let limits = Limits { head_bytes_max: usize::MAX, ..Limits::CLIENT };
     let section = [lines, b"\r\n"].concat();
     let fields = parse_fields(&section, &limits, &mut storage).unwrap_or(Fields::EMPTY);
-    let connection = Connection::new(fields);
+    let connection = ConnectionNames::new(fields);
     for (name, value) in fields.iter() {
         let keep = match Name::new(name) {
             known if known.underscored => !connection.names(name),
-            Name { kind: Kind::HopByHop | Kind::Te | Kind::Length, .. } => false,
-            Name { kind: Kind::Plain, .. } => !connection.names(name),
+            Name { kind: FieldClass::HopByHop | FieldClass::Te | FieldClass::Length, .. } => false,
+            Name { kind: FieldClass::Plain, .. } => !connection.names(name),
             _ => true,
         };
         if keep {
@@ -91,7 +91,7 @@ pub fn write_trailer_lines(fields: Fields<'_>, out: &mut Vec<u8>) {
     const ALLOWED: [&str; 3] = ["content-digest", "content-md5", "etag"];
     for (name, value) in fields.iter() {
         let kind = Name::new(name).kind;
-        if kind == Kind::Plain || ALLOWED.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
+        if kind == FieldClass::Plain || ALLOWED.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
             write_line(out, name, value);
         }
     }

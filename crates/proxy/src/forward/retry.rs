@@ -4,7 +4,7 @@ use flatout_net::origin::request::is_idempotent;
 
 /// Progress of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum AttemptProgress {
     /// The origin certainly has not started to process it: no connection was established, or it sent REFUSED_STREAM.
     NotSent,
     /// The origin may have started; no byte of a response arrived.
@@ -21,7 +21,7 @@ pub struct Attempt<'a> {
     /// True if any content was read from the client, so that it cannot be sent again.
     pub content_taken: bool,
     /// Its progress.
-    pub progress: Progress,
+    pub progress: AttemptProgress,
     /// Number of attempts, including this one.
     pub attempts: u8,
 }
@@ -57,40 +57,40 @@ impl Retry {
 /// Decides whether to retry. `retries` is the maximum number of retries.
 pub fn decide(attempt: &Attempt<'_>, retries: u8) -> Retry {
     match attempt.progress {
-        Progress::Answering => Retry::AnswerBegun,
+        AttemptProgress::Answering => Retry::AnswerBegun,
         _ if attempt.content_taken => Retry::ContentTaken,
-        Progress::Sent if !is_idempotent(attempt.method) => Retry::NotIdempotent,
+        AttemptProgress::Sent if !is_idempotent(attempt.method) => Retry::NotIdempotent,
         _ if attempt.attempts > retries => Retry::Spent,
-        Progress::NotSent | Progress::Sent => Retry::Again,
+        AttemptProgress::NotSent | AttemptProgress::Sent => Retry::Again,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, Progress, Retry, decide};
+    use super::{Attempt, AttemptProgress, Retry, decide};
 
     #[test]
     fn which_is_tried_again() {
         for (method, content_taken, progress, attempts, expected) in [
-            ("GET", false, Progress::NotSent, 1, Retry::Again),
-            ("GET", false, Progress::Sent, 1, Retry::Again),
-            ("GET", false, Progress::Sent, 2, Retry::Again),
-            ("GET", false, Progress::Sent, 3, Retry::Spent),
-            ("GET", false, Progress::Answering, 1, Retry::AnswerBegun),
-            ("POST", false, Progress::NotSent, 1, Retry::Again),
-            ("POST", false, Progress::Sent, 1, Retry::NotIdempotent),
-            ("POST", true, Progress::NotSent, 1, Retry::ContentTaken),
-            ("PUT", false, Progress::Sent, 1, Retry::Again),
-            ("PUT", true, Progress::Sent, 1, Retry::ContentTaken),
-            ("PATCH", false, Progress::Sent, 1, Retry::NotIdempotent),
-            ("get", false, Progress::Sent, 1, Retry::NotIdempotent),
-            ("BREW", false, Progress::Sent, 1, Retry::NotIdempotent),
-            ("BREW", false, Progress::NotSent, 1, Retry::Again),
+            ("GET", false, AttemptProgress::NotSent, 1, Retry::Again),
+            ("GET", false, AttemptProgress::Sent, 1, Retry::Again),
+            ("GET", false, AttemptProgress::Sent, 2, Retry::Again),
+            ("GET", false, AttemptProgress::Sent, 3, Retry::Spent),
+            ("GET", false, AttemptProgress::Answering, 1, Retry::AnswerBegun),
+            ("POST", false, AttemptProgress::NotSent, 1, Retry::Again),
+            ("POST", false, AttemptProgress::Sent, 1, Retry::NotIdempotent),
+            ("POST", true, AttemptProgress::NotSent, 1, Retry::ContentTaken),
+            ("PUT", false, AttemptProgress::Sent, 1, Retry::Again),
+            ("PUT", true, AttemptProgress::Sent, 1, Retry::ContentTaken),
+            ("PATCH", false, AttemptProgress::Sent, 1, Retry::NotIdempotent),
+            ("get", false, AttemptProgress::Sent, 1, Retry::NotIdempotent),
+            ("BREW", false, AttemptProgress::Sent, 1, Retry::NotIdempotent),
+            ("BREW", false, AttemptProgress::NotSent, 1, Retry::Again),
         ] {
             let attempt = Attempt { method, content_taken, progress, attempts };
             assert_eq!(decide(&attempt, 2), expected, "{attempt:?}");
         }
-        let attempt = Attempt { method: "GET", content_taken: false, progress: Progress::NotSent, attempts: 1 };
+        let attempt = Attempt { method: "GET", content_taken: false, progress: AttemptProgress::NotSent, attempts: 1 };
         assert_eq!(decide(&attempt, 0), Retry::Spent);
     }
 }

@@ -1,6 +1,6 @@
 //! Sources of upstream field values, for Vary, which refers to the request as the origin received it.
 
-use super::names::{Kind, Name};
+use super::names::{FieldClass, Name};
 use super::operations::{is_free, names_request};
 use flatout_cache::request::{FieldSource, Forwarding};
 use flatout_config::model::{Cidr, FieldOp, Proxy, is_trusted};
@@ -30,13 +30,13 @@ impl Forwarding for SentFields<'_> {
         let known = Name::new(name);
         let by_trust = matches!(
             known.kind,
-            Kind::ForwardedFor
-                | Kind::ForwardedProto
-                | Kind::ForwardedHost
-                | Kind::Forwarded
-                | Kind::ForwardedOther
-                | Kind::TargetOverride
-                | Kind::MethodOverride
+            FieldClass::ForwardedFor
+                | FieldClass::ForwardedProto
+                | FieldClass::ForwardedHost
+                | FieldClass::Forwarded
+                | FieldClass::ForwardedOther
+                | FieldClass::TargetOverride
+                | FieldClass::MethodOverride
         );
         if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.client)) } else { FieldSource::Client }
     }

@@ -23,7 +23,7 @@ pub enum Ending {
 
 /// State of an origin, for metrics and `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum OriginStatus {
     /// Available with its full share.
     Well,
     /// Recently recovered, with this many thousandths of its share.
@@ -36,7 +36,7 @@ pub enum Standing {
     Down,
 }
 
-impl Standing {
+impl OriginStatus {
     /// Stable name.
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 //! The numbers are independent and guard no other memory, so `Relaxed` ordering suffices.
 
 use super::rendezvous::hash_key;
-use super::{Change, Ending, Rules};
+use super::{Change, Ending, HealthRules};
 use flatout_config::model::Origin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -95,7 +95,7 @@ impl Member {
     }
 
     /// Current weight, in thousandths; never 0.
-    pub(super) fn weight(&self, now_ms: u64, rules: &Rules) -> u64 {
+    pub(super) fn weight(&self, now_ms: u64, rules: &HealthRules) -> u64 {
         match self.share(now_ms, rules) {
             SHARE_FULL => self.weight,
             share => (self.weight * share / SHARE_FULL).max(1),
@@ -103,7 +103,7 @@ impl Member {
     }
 
     /// Current share, in thousandths: grows linearly from recovery to the end of slow start.
-    pub(super) fn share(&self, now_ms: u64, rules: &Rules) -> u64 {
+    pub(super) fn share(&self, now_ms: u64, rules: &HealthRules) -> u64 {
         let back_since_ms = self.back_since_ms.load(Relaxed);
         if back_since_ms == 0 || rules.slow_start_ms == 0 {
             return SHARE_FULL;
@@ -131,7 +131,7 @@ impl Member {
     }
 
     /// Handles a failed request.
-    pub(super) fn handle_failure(&self, now_ms: u64, rules: &Rules) -> Option<Change> {
+    pub(super) fn handle_failure(&self, now_ms: u64, rules: &HealthRules) -> Option<Change> {
         let failures = self.failures.fetch_add(1, Relaxed).saturating_add(1);
         if rules.failures == 0 || failures < rules.failures {
             return None;
@@ -143,7 +143,7 @@ impl Member {
     }
 
     /// Handles the end of a request to a paused origin.
-    pub(super) fn handle_trial(&self, ending: Ending, now_ms: u64, rules: &Rules) -> Option<Change> {
+    pub(super) fn handle_trial(&self, ending: Ending, now_ms: u64, rules: &HealthRules) -> Option<Change> {
         match ending {
             Ending::Abandoned => None,
             Ending::Answered => {
@@ -162,7 +162,7 @@ impl Member {
         }
     }
 
-    pub(super) fn handle_check(&self, good: bool, now_ms: u64, rules: &Rules) -> Option<Change> {
+    pub(super) fn handle_check(&self, good: bool, now_ms: u64, rules: &HealthRules) -> Option<Change> {
         let update = |packed| Some(Vitals::unpack(packed).after(good, rules).pack());
         let Ok(before) = self.vitals.fetch_update(Relaxed, Relaxed, update) else { return None };
         let before = Vitals::unpack(before);
@@ -202,7 +202,7 @@ impl Vitals {
     }
 
     /// State after another result: `fall` consecutive failures take the origin down, `rise` successes bring it back.
-    fn after(self, good: bool, rules: &Rules) -> Self {
+    fn after(self, good: bool, rules: &HealthRules) -> Self {
         if good != self.down {
             return Self { down: self.down, contrary: 0 };
         }

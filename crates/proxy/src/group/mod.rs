@@ -24,7 +24,7 @@ mod schedule;
 mod ticket;
 mod tried;
 
-pub use change::{Change, Ending, Standing};
+pub use change::{Change, Ending, OriginStatus};
 pub use key::hash_request;
 pub use rendezvous::hash_key;
 pub use ticket::Ticket;
@@ -34,11 +34,11 @@ use flatout_config::model::{Balance, Origin, Proxy};
 use member::{Availability, Member};
 use schedule::Schedule;
 use std::sync::Arc;
-use ticket::Kind;
+use ticket::SelectionReason;
 
 /// Health and slow start settings.
 #[derive(Clone, Copy, Debug)]
-struct Rules {
+struct HealthRules {
     failures: u32,
     pause_ms: u64,
     slow_start_ms: u64,
@@ -52,7 +52,7 @@ pub struct Group {
     origins: Vec<Origin>,
     members: Vec<Member>,
     balance: Balance,
-    rules: Rules,
+    rules: HealthRules,
     schedule: Schedule,
 }
 
@@ -60,7 +60,7 @@ pub struct Group {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     index: usize,
-    kind: Kind,
+    kind: SelectionReason,
 }
 
 impl Group {
@@ -73,7 +73,7 @@ impl Group {
             members: origins.iter().map(Member::new).collect(),
             origins,
             balance: settings.balance.clone(),
-            rules: Rules {
+            rules: HealthRules {
                 failures: settings.passive.failures,
                 pause_ms: settings.passive.pause_ms.max(1),
                 slow_start_ms: settings.slow_start_ms,
@@ -109,7 +109,7 @@ impl Group {
                 .or_else(|| self.pick(now_ms, key_hash, tried, true))
                 .or_else(|| self.last_resort(now_ms, tried))?;
             let member = &self.members[candidate.index];
-            if candidate.kind == Kind::Trial && !member.begin_trial() {
+            if candidate.kind == SelectionReason::Trial && !member.begin_trial() {
                 continue;
             }
             self.schedule.charge(&member.pass, member.weight(now_ms, &self.rules));
@@ -131,8 +131,8 @@ impl Group {
                 return None;
             }
             let kind = match member.availability(now_ms) {
-                Availability::Well => Kind::Plain,
-                Availability::TrialDue => Kind::Trial,
+                Availability::Well => SelectionReason::Plain,
+                Availability::TrialDue => SelectionReason::Trial,
                 Availability::PausedUntil(_) | Availability::TrialUnderWay | Availability::Down => return None,
             };
             Some((Candidate { index, kind }, member, member.weight(now_ms, &self.rules)))
@@ -190,7 +190,7 @@ impl Group {
             Availability::TrialUnderWay | Availability::TrialDue | Availability::Well => Some((0, index)),
             Availability::Down => None,
         });
-        paused.min().map(|(_, index)| Candidate { index, kind: Kind::LastResort })
+        paused.min().map(|(_, index)| Candidate { index, kind: SelectionReason::LastResort })
     }
 
     /// Handles the result of a health check of the origin with this index.
@@ -199,15 +199,15 @@ impl Group {
     }
 
     /// State of the origin with this index, for metrics and `status`.
-    pub fn standing(&self, index: usize, now_ms: u64) -> Option<Standing> {
+    pub fn standing(&self, index: usize, now_ms: u64) -> Option<OriginStatus> {
         let member = self.members.get(index)?;
         Some(match member.availability(now_ms) {
-            Availability::Down => Standing::Down,
-            Availability::PausedUntil(until_ms) => Standing::PausedUntil(until_ms),
-            Availability::TrialDue | Availability::TrialUnderWay => Standing::Trial,
+            Availability::Down => OriginStatus::Down,
+            Availability::PausedUntil(until_ms) => OriginStatus::PausedUntil(until_ms),
+            Availability::TrialDue | Availability::TrialUnderWay => OriginStatus::Trial,
             Availability::Well => match member.share(now_ms, &self.rules) {
-                member::SHARE_FULL => Standing::Well,
-                share => Standing::Starting(share as u16),
+                member::SHARE_FULL => OriginStatus::Well,
+                share => OriginStatus::Starting(share as u16),
             },
         })
     }

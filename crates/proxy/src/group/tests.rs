@@ -1,4 +1,4 @@
-use super::{Change, Ending, Group, Standing, Ticket, Tried, hash_key};
+use super::{Change, Ending, Group, OriginStatus, Ticket, Tried, hash_key};
 use flatout_config::model::{Balance, HashKey, HealthCheck, Origin, Proxy};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use std::sync::Arc;
@@ -116,24 +116,24 @@ fn failures_in_a_row_pause_and_one_trial_ends_the_pause() {
     }
     assert_eq!(group.choose(100, 0, &tried).unwrap().finish(Ending::Abandoned, 100), None);
     assert_eq!(fail(&group, 0, 100), Some(Change::Paused));
-    assert_eq!(group.standing(0, 100), Some(Standing::PausedUntil(5_100)));
+    assert_eq!(group.standing(0, 100), Some(OriginStatus::PausedUntil(5_100)));
     assert_eq!(counts(&group, 5_099, 10), [0, 10]);
 
     // Exactly one request is tried; while it is, the others go elsewhere.
     let trial = choose(&group, 5_100).unwrap();
     assert!(trial.index() == 0 && trial.is_trial());
-    assert_eq!(group.standing(0, 5_100), Some(Standing::Trial));
+    assert_eq!(group.standing(0, 5_100), Some(OriginStatus::Trial));
     assert_eq!(counts(&group, 5_100, 10), [0, 10]);
     // Its client goes away: another one is tried.
     drop(trial);
     let trial = choose(&group, 5_100).unwrap();
     assert_eq!(trial.index(), 0);
     assert_eq!(trial.finish(Ending::Failed, 5_200), Some(Change::TrialFailed));
-    assert_eq!(group.standing(0, 5_200), Some(Standing::PausedUntil(10_200)));
+    assert_eq!(group.standing(0, 5_200), Some(OriginStatus::PausedUntil(10_200)));
     assert_eq!(counts(&group, 10_199, 10), [0, 10]);
     let trial = choose(&group, 10_200).unwrap();
     assert_eq!(trial.finish(Ending::Answered, 10_201), Some(Change::TrialPassed));
-    assert_eq!(group.standing(0, 10_201), Some(Standing::Well));
+    assert_eq!(group.standing(0, 10_201), Some(OriginStatus::Well));
     // What it missed gives it one turn ahead, no more.
     let counts = counts(&group, 10_201, 100);
     assert!(counts[0].abs_diff(50) <= 1, "{counts:?}");
@@ -157,7 +157,7 @@ fn answers_that_break_off_are_failures() {
     let mut trial = group.choose(5_020, 0, &tried).unwrap();
     assert_eq!(trial.report(Ending::Answered, 5_020), Some(Change::TrialPassed));
     assert_eq!(trial.finish(Ending::Failed, 5_020), None);
-    assert_eq!(group.standing(0, 5_020), Some(Standing::Well));
+    assert_eq!(group.standing(0, 5_020), Some(OriginStatus::Well));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn zero_failures_mean_never() {
     for _ in 0..100 {
         assert_eq!(fail(&group, 0, 0), None);
     }
-    assert_eq!(group.standing(0, 0), Some(Standing::Well));
+    assert_eq!(group.standing(0, 0), Some(OriginStatus::Well));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn failures_at_the_same_time_pause_once() {
     let tickets: Vec<_> = (0..6).map(|_| choose(&group, 0).unwrap()).collect();
     let changes: Vec<_> = tickets.into_iter().filter_map(|ticket| ticket.finish(Ending::Failed, 10)).collect();
     assert_eq!(changes, [Change::Paused]);
-    assert_eq!(group.standing(0, 10), Some(Standing::PausedUntil(5_010)));
+    assert_eq!(group.standing(0, 10), Some(OriginStatus::PausedUntil(5_010)));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn checks_take_out_and_bring_back() {
         for _ in 0..3 {
             group.handle_check(index, false, 0);
         }
-        assert_eq!(group.standing(index, 0), Some(Standing::Down));
+        assert_eq!(group.standing(index, 0), Some(OriginStatus::Down));
     }
     assert!(choose(&group, 0).is_none());
     assert_eq!(group.handle_check(9, false, 0), None);
@@ -249,7 +249,7 @@ fn slow_start_is_a_straight_line() {
         group.handle_check(0, false, 1_000);
         counts(&group, 1_000, 5_000);
         group.handle_check(0, true, 20_000);
-        assert_eq!(group.standing(0, 20_000), Some(Standing::Starting(10)));
+        assert_eq!(group.standing(0, 20_000), Some(OriginStatus::Starting(10)));
         for tenth in 0..10_u64 {
             let mut got = 0;
             for step in 0..1_000_u64 {
@@ -260,7 +260,7 @@ fn slow_start_is_a_straight_line() {
             let expected = 1_000.0 * share / (1.0 + share);
             assert!((f64::from(got) - expected).abs() < 20.0, "tenth {tenth}: {got} instead of {expected}");
         }
-        assert_eq!(group.standing(0, 30_000), Some(Standing::Well));
+        assert_eq!(group.standing(0, 30_000), Some(OriginStatus::Well));
         let counts = counts(&group, 30_000, 1_000);
         assert!(counts[0].abs_diff(500) <= 1, "{counts:?}");
     }
@@ -366,7 +366,7 @@ proptest! {
             }
             let under_way: u32 = (0..3).map(|index| group.under_way(index)).sum();
             prop_assert_eq!(under_way as usize, held.len());
-            let all_down = (0..3).all(|index| group.standing(index, now_ms) == Some(Standing::Down));
+            let all_down = (0..3).all(|index| group.standing(index, now_ms) == Some(OriginStatus::Down));
             prop_assert_eq!(choose(&group, now_ms).is_none(), all_down);
         }
     }

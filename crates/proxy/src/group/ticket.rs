@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Reason for the selection of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SelectionReason {
     /// It was available.
     Plain,
     /// Its pause was over, and this request is the trial.
@@ -21,13 +21,13 @@ pub(super) enum Kind {
 pub struct Ticket {
     group: Arc<Group>,
     index: usize,
-    kind: Kind,
+    kind: SelectionReason,
     /// The last report, if any.
     reported: Option<Ending>,
 }
 
 impl Ticket {
-    pub(super) const fn new(group: Arc<Group>, index: usize, kind: Kind) -> Self {
+    pub(super) const fn new(group: Arc<Group>, index: usize, kind: SelectionReason) -> Self {
         Self { group, index, kind, reported: None }
     }
 
@@ -43,7 +43,7 @@ impl Ticket {
 
     /// Returns whether this request is the trial of a failed origin.
     pub fn is_trial(&self) -> bool {
-        self.kind != Kind::Plain
+        self.kind != SelectionReason::Plain
     }
 
     /// Reports the outcome, at the latest with the head of the response; a response truncated afterwards is reported
@@ -61,15 +61,15 @@ impl Ticket {
         }
         self.reported = Some(ending);
         match self.kind {
-            Kind::Plain if ending == Ending::Failed => member.handle_failure(now_ms, rules),
-            Kind::Plain => None,
-            Kind::Trial => {
+            SelectionReason::Plain if ending == Ending::Failed => member.handle_failure(now_ms, rules),
+            SelectionReason::Plain => None,
+            SelectionReason::Trial => {
                 let change = member.handle_trial(ending, now_ms, rules);
                 member.end_trial();
                 change
             }
             // While all are paused, every request may be one of these: another failure is no news.
-            Kind::LastResort => {
+            SelectionReason::LastResort => {
                 member.handle_trial(ending, now_ms, rules).filter(|change| *change == Change::TrialPassed)
             }
         }
@@ -86,7 +86,7 @@ impl Drop for Ticket {
         let member = &self.group.members[self.index];
         match self.reported {
             Some(Ending::Answered) => member.handle_success(),
-            None if self.kind == Kind::Trial => member.end_trial(),
+            None if self.kind == SelectionReason::Trial => member.end_trial(),
             _ => {}
         }
         member.end_request();

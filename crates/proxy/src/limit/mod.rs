@@ -1,6 +1,6 @@
 //! Concurrency limits and queues per origin.
 //!
-//! Each origin has a [`Gate`], shared by all workers. While permits are available, acquiring one costs two atomic
+//! Each origin has a [`ConcurrencyLimiter`], shared by all workers. While permits are available, acquiring one costs two atomic
 //! operations. Otherwise requests wait in a bounded FIFO queue, each up to its deadline. The limit follows the
 //! origin's delays ([`climb`]).
 //!
@@ -18,18 +18,18 @@ mod waiting;
 
 pub use climb::Sample;
 pub use permit::Permit;
-pub use waiting::Waiting;
+pub use waiting::WaitingRequest;
 
 use crate::outcome::ForwardOutcome;
 use climb::Climb;
 use flatout_config::model::Concurrency;
-use queue::Queue;
+use queue::PermitQueue;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Concurrency limiter of one origin, shared by all workers.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ConcurrencyLimiter {
     settings: Concurrency,
     /// The limit in the lower half, and its epoch in the upper: see [`Climb::epoch`].
     setting: AtomicU64,
@@ -40,10 +40,10 @@ pub struct Gate {
     waiting: AtomicU32,
     answered: AtomicU32,
     climb: Mutex<Climb>,
-    queue: Mutex<Queue>,
+    queue: Mutex<PermitQueue>,
 }
 
-impl Gate {
+impl ConcurrencyLimiter {
     /// Creates a gate with all permits free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
         let climb = Climb::new(settings.min, settings.max);
@@ -72,7 +72,7 @@ impl Gate {
     }
 
     /// Joins the queue; an error if it is full.
-    pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<Waiting, ForwardOutcome> {
+    pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<WaitingRequest, ForwardOutcome> {
         let deadline_ms = now_ms.saturating_add(self.settings.queue_timeout_ms);
         let mut queue = self.lock_queue();
         if queue.len() >= self.settings.queue_max as usize {
@@ -82,7 +82,7 @@ impl Gate {
         self.waiting.store(queue.len() as u32, SeqCst);
         drop(queue);
         self.grant();
-        Ok(Waiting::new(Arc::clone(self), number, deadline_ms))
+        Ok(WaitingRequest::new(Arc::clone(self), number, deadline_ms))
     }
 
     /// Wakes requests whose deadline is at or before `now_ms`, so that they leave the queue. Cheap while the queue is
@@ -188,12 +188,12 @@ impl Gate {
         }
     }
 
-    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
+    fn lock_queue(&self) -> MutexGuard<'_, PermitQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One request that waits for a head, in [`Gate::places`].
+/// One request that waits for a head, in [`ConcurrencyLimiter::places`].
 const ASKING: u64 = 1;
 /// One request in progress.
 const UNDER_WAY: u64 = 1 << 32;

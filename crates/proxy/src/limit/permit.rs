@@ -1,13 +1,13 @@
 //! Permit for a request to an origin.
 
-use super::{ASKING, Gate, Sample, UNDER_WAY};
+use super::{ASKING, ConcurrencyLimiter, Sample, UNDER_WAY};
 use std::sync::Arc;
 
 /// Permit held until it is dropped: once the response is complete or has failed. A tunnel is no longer a request, so
 /// its permit is dropped too.
 #[derive(Debug)]
 pub struct Permit {
-    gate: Arc<Gate>,
+    limiter: Arc<ConcurrencyLimiter>,
     epoch: u32,
     asking: u32,
     filled: bool,
@@ -15,23 +15,23 @@ pub struct Permit {
 }
 
 impl Permit {
-    pub(super) const fn new(gate: Arc<Gate>, epoch: u32, asking: u32, filled: bool) -> Self {
-        Self { gate, epoch, asking, filled, reported: false }
+    pub(super) const fn new(limiter: Arc<ConcurrencyLimiter>, epoch: u32, asking: u32, filled: bool) -> Self {
+        Self { limiter, epoch, asking, filled, reported: false }
     }
 
     /// Reports an observation when the head of the response arrives or the request fails: from then on it does not
     /// count towards the limit. Only the first report counts.
     pub fn report(&mut self, sample: Sample, now_ms: u64) {
         if !std::mem::replace(&mut self.reported, true) {
-            self.gate.handle_sample(self, sample, now_ms);
-            self.gate.free_place(ASKING);
+            self.limiter.handle_sample(self, sample, now_ms);
+            self.limiter.free_place(ASKING);
         }
     }
 
     /// Reports an observation and releases the permit: the response is complete.
     pub fn finish(self, sample: Sample, now_ms: u64) {
         if !self.reported {
-            self.gate.handle_sample(&self, sample, now_ms);
+            self.limiter.handle_sample(&self, sample, now_ms);
         }
         // Dropping this releases both parts at once.
     }
@@ -54,6 +54,6 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.gate.free_place(if self.reported { UNDER_WAY } else { UNDER_WAY + ASKING });
+        self.limiter.free_place(if self.reported { UNDER_WAY } else { UNDER_WAY + ASKING });
     }
 }

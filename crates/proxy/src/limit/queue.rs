@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 
 #[derive(Debug)]
-struct Entry {
+struct QueuedRequest {
     number: u64,
     deadline_ms: u64,
     waker: Option<Waker>,
@@ -12,13 +12,13 @@ struct Entry {
 
 /// The queue. An entry leaves it with a permit or by giving up, so a request whose entry is gone has a permit.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct PermitQueue {
     /// Sorted by number, and so by deadline, since all wait equally long.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<QueuedRequest>,
     next_number: u64,
 }
 
-impl Queue {
+impl PermitQueue {
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -27,7 +27,7 @@ impl Queue {
     pub(super) fn push(&mut self, deadline_ms: u64) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.entries.push_back(Entry { number, deadline_ms, waker: None });
+        self.entries.push_back(QueuedRequest { number, deadline_ms, waker: None });
         number
     }
 

@@ -1,5 +1,5 @@
 use super::climb::Climb;
-use super::{Gate, Permit, Sample, Waiting};
+use super::{ConcurrencyLimiter, Permit, Sample, WaitingRequest};
 use crate::outcome::ForwardOutcome;
 use flatout_config::model::Concurrency;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-fn gate(min: u32, max: u32, queue_max: u32) -> Arc<Gate> {
-    Gate::new(&Concurrency { min, max, queue_max, queue_timeout_ms: 1_000 })
+fn limiter(min: u32, max: u32, queue_max: u32) -> Arc<ConcurrencyLimiter> {
+    ConcurrencyLimiter::new(&Concurrency { min, max, queue_max, queue_timeout_ms: 1_000 })
 }
 
-fn poll(waiting: &mut Waiting, now_ms: u64) -> Poll<Result<Permit, ForwardOutcome>> {
+fn poll(waiting: &mut WaitingRequest, now_ms: u64) -> Poll<Result<Permit, ForwardOutcome>> {
     waiting.poll_permit(&mut Context::from_waker(Waker::noop()), now_ms)
 }
 
@@ -28,18 +28,18 @@ impl Wake for Wakes {
 
 #[test]
 fn places_then_a_queue_then_a_refusal() {
-    let gate = gate(2, 2, 2);
-    let first = gate.try_acquire().unwrap();
-    let _second = gate.try_acquire().unwrap();
-    assert!(gate.try_acquire().is_none());
-    let (mut third, mut fourth) = (gate.enqueue(0).unwrap(), gate.enqueue(0).unwrap());
-    assert_eq!(gate.enqueue(0).unwrap_err(), ForwardOutcome::OriginQueueFull);
+    let limiter = limiter(2, 2, 2);
+    let first = limiter.try_acquire().unwrap();
+    let _second = limiter.try_acquire().unwrap();
+    assert!(limiter.try_acquire().is_none());
+    let (mut third, mut fourth) = (limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap());
+    assert_eq!(limiter.enqueue(0).unwrap_err(), ForwardOutcome::OriginQueueFull);
     assert!(poll(&mut third, 0).is_pending() && poll(&mut fourth, 0).is_pending());
-    assert_eq!((gate.limit(), gate.under_way(), gate.waiting()), (2, 2, 2));
+    assert_eq!((limiter.limit(), limiter.under_way(), limiter.waiting()), (2, 2, 2));
     drop(first);
     // First come, first served, and nobody comes between.
-    assert_eq!((gate.under_way(), gate.waiting()), (2, 1));
-    assert!(gate.try_acquire().is_none() && poll(&mut fourth, 1).is_pending());
+    assert_eq!((limiter.under_way(), limiter.waiting()), (2, 1));
+    assert!(limiter.try_acquire().is_none() && poll(&mut fourth, 1).is_pending());
     let Poll::Ready(Ok(third)) = poll(&mut third, 1) else { panic!("the third has no place") };
     drop(third);
     assert!(poll(&mut fourth, 1).is_ready());
@@ -47,69 +47,70 @@ fn places_then_a_queue_then_a_refusal() {
 
 #[test]
 fn patience_ends() {
-    let gate = gate(1, 1, 9);
-    let place = gate.try_acquire().unwrap();
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
     let mut context = Context::from_waker(&waker);
-    let mut waiting = gate.enqueue(10).unwrap();
+    let mut waiting = limiter.enqueue(10).unwrap();
     assert_eq!(waiting.deadline_ms(), 1_010);
     assert!(waiting.poll_permit(&mut context, 1_009).is_pending());
-    gate.wake_expired(1_009);
+    limiter.wake_expired(1_009);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-    gate.wake_expired(1_010);
+    limiter.wake_expired(1_010);
     assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
     let Poll::Ready(Err(refused)) = waiting.poll_permit(&mut context, 1_010) else { panic!("it waits for ever") };
     assert_eq!((refused, refused.status()), (ForwardOutcome::OriginQueueTimeout, 503));
-    assert_eq!(gate.waiting(), 0);
+    assert_eq!(limiter.waiting(), 0);
     drop((waiting, place));
-    assert_eq!(gate.under_way(), 0);
+    assert_eq!(limiter.under_way(), 0);
 }
 
 #[test]
 fn who_goes_away_leaves_no_trace() {
-    let gate = gate(1, 1, 9);
-    let place = gate.try_acquire().unwrap();
-    let (gone, mut next, gone_later) = (gate.enqueue(0).unwrap(), gate.enqueue(0).unwrap(), gate.enqueue(0).unwrap());
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
+    let (gone, mut next, gone_later) =
+        (limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap());
     drop(gone);
-    assert_eq!(gate.waiting(), 2);
+    assert_eq!(limiter.waiting(), 2);
     drop(place);
     // Its place was given to it, and it goes away before it knows: the next one gets it.
     let Poll::Ready(Ok(place)) = poll(&mut next, 2_000) else { panic!("a place given in time is taken") };
     drop(place);
-    assert_eq!((gate.under_way(), gate.waiting()), (1, 0));
+    assert_eq!((limiter.under_way(), limiter.waiting()), (1, 0));
     drop(gone_later);
-    assert_eq!((gate.under_way(), gate.waiting()), (0, 0));
-    assert!(gate.try_acquire().is_some());
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
+    assert!(limiter.try_acquire().is_some());
 }
 
 /// Event streams and long downloads leave the limit to others, and are counted all the same.
 #[test]
 fn answers_that_stream_take_no_place_of_the_limit() {
-    let gate = gate(2, 5, 9);
-    assert_eq!(gate.limit(), 5);
-    let mut streams: Vec<_> = (0..5).map(|_| gate.try_acquire().unwrap()).collect();
-    assert!(gate.try_acquire().is_none());
+    let limiter = limiter(2, 5, 9);
+    assert_eq!(limiter.limit(), 5);
+    let mut streams: Vec<_> = (0..5).map(|_| limiter.try_acquire().unwrap()).collect();
+    assert!(limiter.try_acquire().is_none());
     for stream in &mut streams {
         stream.report(Sample::Answered { delay_us: 5 }, 0);
         stream.report(Sample::Overloaded, 0);
     }
-    assert_eq!((gate.asking(), gate.under_way()), (0, 5));
+    assert_eq!((limiter.asking(), limiter.under_way()), (0, 5));
     // The most there may be.
-    let mut waiting = gate.enqueue(0).unwrap();
-    assert!(gate.try_acquire().is_none() && poll(&mut waiting, 0).is_pending());
+    let mut waiting = limiter.enqueue(0).unwrap();
+    assert!(limiter.try_acquire().is_none() && poll(&mut waiting, 0).is_pending());
     streams.pop();
     let Poll::Ready(Ok(permit)) = poll(&mut waiting, 0) else { panic!("the place is not given") };
-    assert_eq!((gate.asking(), gate.under_way()), (1, 5));
+    assert_eq!((limiter.asking(), limiter.under_way()), (1, 5));
     drop((permit, streams));
-    assert_eq!((gate.asking(), gate.under_way()), (0, 0));
+    assert_eq!((limiter.asking(), limiter.under_way()), (0, 0));
 }
 
 #[test]
 fn the_head_of_an_answer_gives_its_place_to_the_next() {
-    let gate = Gate::new(&Concurrency { min: 1, max: 1_000, queue_max: 9, queue_timeout_ms: 1_000 });
-    let mut permits: Vec<_> = (0..256).map(|_| gate.try_acquire().unwrap()).collect();
-    let mut waiting = gate.enqueue(0).unwrap();
+    let limiter = ConcurrencyLimiter::new(&Concurrency { min: 1, max: 1_000, queue_max: 9, queue_timeout_ms: 1_000 });
+    let mut permits: Vec<_> = (0..256).map(|_| limiter.try_acquire().unwrap()).collect();
+    let mut waiting = limiter.enqueue(0).unwrap();
     assert!(poll(&mut waiting, 0).is_pending());
     permits[0].report(Sample::Nothing, 0);
     assert!(poll(&mut waiting, 0).is_ready());
@@ -117,11 +118,11 @@ fn the_head_of_an_answer_gives_its_place_to_the_next() {
 
 #[test]
 fn a_place_that_becomes_free_wakes_one() {
-    let gate = gate(1, 1, 9);
-    let place = gate.try_acquire().unwrap();
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
-    let mut waiting: Vec<_> = (0..3).map(|_| gate.enqueue(0).unwrap()).collect();
+    let mut waiting: Vec<_> = (0..3).map(|_| limiter.enqueue(0).unwrap()).collect();
     for waiting in &mut waiting {
         assert!(waiting.poll_permit(&mut Context::from_waker(&waker), 0).is_pending());
     }
@@ -131,15 +132,15 @@ fn a_place_that_becomes_free_wakes_one() {
 
 #[test]
 fn workers_share_it() {
-    let gate = gate(3, 3, 1_000);
+    let limiter = limiter(3, 3, 1_000);
     let most = AtomicUsize::new(0);
     let inside = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..5_000 {
-                    let permit = gate.try_acquire().unwrap_or_else(|| {
-                        let mut waiting = gate.enqueue(0).unwrap();
+                    let permit = limiter.try_acquire().unwrap_or_else(|| {
+                        let mut waiting = limiter.enqueue(0).unwrap();
                         loop {
                             if let Poll::Ready(permit) = poll(&mut waiting, 0) {
                                 return permit.unwrap();
@@ -155,7 +156,7 @@ fn workers_share_it() {
         }
     });
     assert!(most.load(Ordering::SeqCst) <= 3);
-    assert_eq!((gate.under_way(), gate.waiting()), (0, 0));
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
 }
 
 /// Waits for a future on this thread, asleep until it is woken.
@@ -179,22 +180,22 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Nobody sleeps for ever: a wake that is lost would hang here.
 #[test]
 fn no_wake_is_lost() {
-    let gate = gate(2, 2, 1_000);
+    let limiter = limiter(2, 2, 1_000);
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 for _ in 0..3_000 {
-                    let permit = match gate.try_acquire() {
+                    let permit = match limiter.try_acquire() {
                         Some(permit) => permit,
-                        None => block_on(gate.enqueue(0).unwrap().permit(|| 0)).unwrap(),
+                        None => block_on(limiter.enqueue(0).unwrap().permit(|| 0)).unwrap(),
                     };
-                    assert!(gate.under_way() <= 2);
+                    assert!(limiter.under_way() <= 2);
                     drop(permit);
                 }
             });
         }
     });
-    assert_eq!((gate.under_way(), gate.waiting()), (0, 0));
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
 }
 
 /// An origin in virtual time: so many requests are worked on at once, the others wait within it; each takes a time
@@ -229,11 +230,11 @@ impl Simulation {
 
     /// `clients` that ask again as soon as they are answered, for `duration_ms`. Limits and throughput are those of the
     /// last half.
-    fn run(&mut self, gate: &Arc<Gate>, clients: usize, duration_ms: u64) -> Run {
+    fn run(&mut self, limiter: &Arc<ConcurrencyLimiter>, clients: usize, duration_ms: u64) -> Run {
         let mut run = Run { limits: Vec::new(), answered: 0 };
         let (mut now_us, end_us) = (0_u64, duration_ms * 1000);
         let mut idle = clients;
-        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        let mut waiting: VecDeque<WaitingRequest> = VecDeque::new();
         let mut inside: Vec<Option<(Permit, u64)>> = Vec::new();
         let mut backlog: VecDeque<usize> = VecDeque::new();
         let mut busy: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
@@ -250,9 +251,9 @@ impl Simulation {
             }
             while idle > 0 {
                 idle -= 1;
-                match gate.try_acquire() {
+                match limiter.try_acquire() {
                     Some(permit) => begun.push(permit),
-                    None => waiting.push_back(gate.enqueue(now_us / 1000).unwrap()),
+                    None => waiting.push_back(limiter.enqueue(now_us / 1000).unwrap()),
                 }
             }
             for permit in begun {
@@ -262,7 +263,7 @@ impl Simulation {
             while busy.len() < self.servers
                 && let Some(request) = backlog.pop_front()
             {
-                let work_us = self.work_us(gate.under_way());
+                let work_us = self.work_us(limiter.under_way());
                 busy.push(Reverse((now_us + work_us, request)));
             }
             let Some(Reverse((done_us, request))) = busy.pop() else { break };
@@ -273,7 +274,7 @@ impl Simulation {
             idle += 1;
             if now_us > end_us / 2 {
                 run.answered += 1;
-                run.limits.push(gate.limit());
+                run.limits.push(limiter.limit());
             }
         }
         run
@@ -292,10 +293,10 @@ fn the_limit_finds_the_knee() {
         (10, 20_000, 600, Some(40)),
     ] {
         for seed in 1..=3_u64 {
-            let gate = Gate::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+            let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
             let mut simulation = Simulation { servers, mean_us, thrash, random: seed };
             let duration_ms = if thrash.is_some() { 120_000 } else { 60_000 };
-            let run = simulation.run(&gate, clients, duration_ms);
+            let run = simulation.run(&limiter, clients, duration_ms);
             let mut limits = run.limits.clone();
             limits.sort_unstable();
             let median = limits[limits.len() / 2] as usize;
@@ -316,10 +317,10 @@ fn the_limit_finds_the_knee() {
 /// An origin with room to spare is never held back for long, though the limit began lower.
 #[test]
 fn an_origin_without_a_knee_gets_all() {
-    let gate = Gate::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+    let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
     let mut simulation = Simulation { servers: 5_000, mean_us: 100_000, thrash: None, random: 7 };
-    let run = simulation.run(&gate, 900, 60_000);
-    assert!(gate.limit() >= 800, "{}", gate.limit());
+    let run = simulation.run(&limiter, 900, 60_000);
+    assert!(limiter.limit() >= 800, "{}", limiter.limit());
     assert!(run.answered * 100 >= 900 * 30_000 / 100 * 90, "{}", run.answered);
 }
 
@@ -355,12 +356,12 @@ fn overload_lowers_it_at_once_and_calm_raises_it_again() {
 #[test]
 fn refusals_count_under_pressure_alone() {
     let refused = |requests: usize| {
-        let gate = Gate::new(&Concurrency::default());
-        let mut permits: Vec<_> = (0..requests).map(|_| gate.try_acquire().unwrap()).collect();
+        let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+        let mut permits: Vec<_> = (0..requests).map(|_| limiter.try_acquire().unwrap()).collect();
         for permit in &mut permits {
             permit.report(Sample::Refused, 10);
         }
-        gate.limit()
+        limiter.limit()
     };
     assert_eq!((refused(50), refused(200)), (256, 256));
     assert!(refused(256) < 180, "{}", refused(256));
@@ -400,14 +401,14 @@ proptest! {
     /// However requests come, go and give up: the places add up.
     #[test]
     fn places_add_up(events in proptest::collection::vec((0_u8..5, 0_usize..8), 0..300)) {
-        let gate = gate(3, 3, 5);
-        let (mut permits, mut waiting) = (Vec::new(), Vec::<Waiting>::new());
+        let limiter = limiter(3, 3, 5);
+        let (mut permits, mut waiting) = (Vec::new(), Vec::<WaitingRequest>::new());
         for (now_ms, (event, index)) in events.into_iter().enumerate() {
             let now_ms = now_ms as u64 * 50;
             match event {
-                0 | 1 => match gate.try_acquire() {
+                0 | 1 => match limiter.try_acquire() {
                     Some(permit) => permits.push(permit),
-                    None => waiting.extend(gate.enqueue(now_ms)),
+                    None => waiting.extend(limiter.enqueue(now_ms)),
                 },
                 2 if !permits.is_empty() => drop(permits.remove(index % permits.len())),
                 3 if !waiting.is_empty() => drop(waiting.remove(index % waiting.len())),
@@ -421,8 +422,8 @@ proptest! {
                 }
             }
             waiting = still;
-            prop_assert_eq!(gate.under_way() as usize, permits.len());
-            prop_assert_eq!(gate.waiting() as usize, waiting.len());
+            prop_assert_eq!(limiter.under_way() as usize, permits.len());
+            prop_assert_eq!(limiter.waiting() as usize, waiting.len());
             prop_assert!(permits.len() <= 3 && (waiting.is_empty() || permits.len() == 3));
         }
     }

@@ -1,6 +1,6 @@
 //! A request in the queue for a permit.
 
-use super::{Gate, Permit};
+use super::{ConcurrencyLimiter, Permit};
 use crate::outcome::ForwardOutcome;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use std::task::{Context, Poll};
 
 /// A request in the queue, on any worker. Dropping it leaves the queue.
 #[derive(Debug)]
-pub struct Waiting {
-    gate: Arc<Gate>,
+pub struct WaitingRequest {
+    limiter: Arc<ConcurrencyLimiter>,
     number: u64,
     deadline_ms: u64,
     ended: bool,
 }
 
-impl Waiting {
-    pub(super) const fn new(gate: Arc<Gate>, number: u64, deadline_ms: u64) -> Self {
-        Self { gate, number, deadline_ms, ended: false }
+impl WaitingRequest {
+    pub(super) const fn new(limiter: Arc<ConcurrencyLimiter>, number: u64, deadline_ms: u64) -> Self {
+        Self { limiter, number, deadline_ms, ended: false }
     }
 
-    /// Deadline in milliseconds. The caller must poll again then, by [`Gate::wake_expired`] or otherwise.
+    /// Deadline in milliseconds. The caller must poll again then, by [`ConcurrencyLimiter::wake_expired`] or otherwise.
     pub const fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
@@ -31,22 +31,22 @@ impl Waiting {
         if self.ended {
             return Poll::Ready(Err(ForwardOutcome::OriginQueueTimeout));
         }
-        let mut queue = self.gate.lock_queue();
+        let mut queue = self.limiter.lock_queue();
         if now_ms < self.deadline_ms {
             if queue.set_waker(self.number, context.waker()) {
                 return Poll::Pending;
             }
         } else if queue.remove(self.number) {
-            self.gate.waiting.store(queue.len() as u32, super::SeqCst);
+            self.limiter.waiting.store(queue.len() as u32, super::SeqCst);
             drop(queue);
             self.ended = true;
             return Poll::Ready(Err(ForwardOutcome::OriginQueueTimeout));
         }
         drop(queue);
         self.ended = true;
-        let (_, epoch) = super::unpack(self.gate.setting.load(super::Relaxed));
-        let asking = self.gate.asking();
-        Poll::Ready(Ok(Permit::new(Arc::clone(&self.gate), epoch, asking, true)))
+        let (_, epoch) = super::unpack(self.limiter.setting.load(super::Relaxed));
+        let asking = self.limiter.asking();
+        Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), epoch, asking, true)))
     }
 
     /// The same as a future; `now_ms` reads the clock.
@@ -55,18 +55,18 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         if self.ended {
             return;
         }
-        let mut queue = self.gate.lock_queue();
+        let mut queue = self.limiter.lock_queue();
         let waited = queue.remove(self.number);
-        self.gate.waiting.store(queue.len() as u32, super::SeqCst);
+        self.limiter.waiting.store(queue.len() as u32, super::SeqCst);
         drop(queue);
         if !waited {
             // A permit was granted but never taken.
-            self.gate.free_place(super::UNDER_WAY + super::ASKING);
+            self.limiter.free_place(super::UNDER_WAY + super::ASKING);
         }
     }
 }

@@ -3,7 +3,7 @@
 pub use crate::store::folder::BodyFile;
 
 use crate::store::seal::ChunkSums;
-use flatout_net::budget::{Budget, Held, Share};
+use flatout_net::budget::{Budget, BudgetUser, Held};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -124,13 +124,13 @@ impl NewBody {
     /// Creates content in a memory file.
     pub(crate) fn in_memory(budget: &Arc<Budget>) -> Result<Self, NotKept> {
         let fd = create_memory_file()?;
-        let held = Held::new(Arc::clone(budget), Share::Fills);
+        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
         Ok(Self { fd, place: None, held, len: 0, forgotten: 0, sums: ChunkSums::default() })
     }
 
     /// Creates content in a file on a volume.
     pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), budget: &Arc<Budget>) -> Self {
-        let held = Held::new(Arc::clone(budget), Share::Fills);
+        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
         Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
     }
 
@@ -231,7 +231,7 @@ impl NewBody {
 
     /// Turns it into a window between an origin and its readers; it will not be stored.
     pub fn become_window(&mut self) {
-        self.held.move_to(Share::Windows);
+        self.held.move_to(BudgetUser::Windows);
     }
 
     /// Frees the space before `offset`, which will not be read again. The content can no longer be stored; the file

@@ -94,7 +94,7 @@ struct Checks {
 
 /// The folder and its statistics.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct StoreFolder {
     pub(crate) path: PathBuf,
     bodies: OwnedFd,
     stamp: u64,
@@ -112,22 +112,22 @@ pub(crate) struct Folder {
     is_full: AtomicBool,
     /// Number of writes that the file system refused.
     refusals: AtomicU64,
-    work: Mutex<Work>,
-    bell: Condvar,
+    work: Mutex<VolumeWork>,
+    wakeup: Condvar,
     checks: Mutex<Checks>,
     check_bell: Condvar,
 }
 
 /// Work of the volume's thread.
 #[derive(Debug, Default)]
-struct Work {
+struct VolumeWork {
     spares: Vec<(FileId, OwnedFd)>,
-    doomed: Vec<FileId>,
+    obsolete: Vec<FileId>,
     unsynced: Vec<Arc<BodyFile>>,
     has_rung: bool,
 }
 
-impl Folder {
+impl StoreFolder {
     /// Opens the folder `path` for at most `bytes_max` bytes. Creates missing folders.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let bodies = path.join("bodies");
@@ -153,7 +153,7 @@ impl Folder {
             is_full: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             work: Mutex::default(),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
             checks: Mutex::default(),
             check_bell: Condvar::new(),
         })
@@ -211,13 +211,13 @@ impl Folder {
     /// Wakes the volume's thread.
     pub(crate) fn ring(&self) {
         hold(&self.work).has_rung = true;
-        self.bell.notify_one();
+        self.wakeup.notify_one();
     }
 
     /// Waits for a wake-up, at most `patience`.
     pub(crate) fn wait(&self, patience: Duration) {
         let work = hold(&self.work);
-        let rung = self.bell.wait_timeout_while(work, patience, |work| !work.has_rung);
+        let rung = self.wakeup.wait_timeout_while(work, patience, |work| !work.has_rung);
         rung.unwrap_or_else(PoisonError::into_inner).0.has_rung = false;
     }
 
@@ -284,14 +284,14 @@ impl Folder {
         self.ring();
         let (id, fd) = spare?;
         let fd = Arc::new(fd);
-        Some((BodyFile::new(self, id, &fd, Origin::Written(Mutex::default())), fd))
+        Some((BodyFile::new(self, id, &fd, BodyOrigin::Written(Mutex::default())), fd))
     }
 
     /// Creates a file now. For the volume's thread.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let (id, fd) = self.create_file()?;
         let fd = Arc::new(fd);
-        Ok((BodyFile::new(self, id, &fd, Origin::Written(Mutex::default())), fd))
+        Ok((BodyFile::new(self, id, &fd, BodyOrigin::Written(Mutex::default())), fd))
     }
 
     fn create_file(&self) -> io::Result<(FileId, OwnedFd)> {
@@ -302,11 +302,11 @@ impl Folder {
 
     /// Creates files in advance, removes unreferenced ones and syncs growing ones. For the volume's thread.
     pub(crate) fn tend(&self) {
-        let (doomed, unsynced) = {
+        let (obsolete, unsynced) = {
             let mut work = hold(&self.work);
-            (std::mem::take(&mut work.doomed), std::mem::take(&mut work.unsynced))
+            (std::mem::take(&mut work.obsolete), std::mem::take(&mut work.unsynced))
         };
-        for id in doomed {
+        for id in obsolete {
             self.unlink(id);
         }
         for file in unsynced {
@@ -326,11 +326,11 @@ impl Folder {
 
     /// Removes unused and unreferenced files. For the volume's thread at its end.
     pub(crate) fn tidy_up(&self) {
-        let (spares, doomed) = {
+        let (spares, obsolete) = {
             let mut work = hold(&self.work);
-            (std::mem::take(&mut work.spares), std::mem::take(&mut work.doomed))
+            (std::mem::take(&mut work.spares), std::mem::take(&mut work.obsolete))
         };
-        for id in spares.into_iter().map(|(id, _)| id).chain(doomed) {
+        for id in spares.into_iter().map(|(id, _)| id).chain(obsolete) {
             self.unlink(id);
         }
     }
@@ -397,19 +397,19 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
 /// A file on a volume. It is removed once the last object with it is dropped without having been indexed.
 #[derive(Debug)]
 pub struct BodyFile {
-    folder: Arc<Folder>,
+    folder: Arc<StoreFolder>,
     id: FileId,
     /// Descriptor for syncing.
     fd: Arc<OwnedFd>,
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     is_indexed: AtomicBool,
-    origin: Origin,
+    origin: BodyOrigin,
 }
 
 /// Source of a file's content.
 #[derive(Debug)]
-enum Origin {
+enum BodyOrigin {
     /// Written by this process, with these checksums once it is complete.
     Written(Mutex<Option<Box<[u32]>>>),
     /// Restored from the index, so it is verified against the seal in the file before use.
@@ -417,42 +417,42 @@ enum Origin {
 }
 
 impl BodyFile {
-    fn new(folder: &Arc<Folder>, id: FileId, fd: &Arc<OwnedFd>, origin: Origin) -> Arc<Self> {
+    fn new(folder: &Arc<StoreFolder>, id: FileId, fd: &Arc<OwnedFd>, origin: BodyOrigin) -> Arc<Self> {
         Arc::new(Self {
             folder: Arc::clone(folder),
             id,
             fd: Arc::clone(fd),
             loose_bytes: AtomicU64::new(0),
             unsynced_bytes: AtomicU64::new(0),
-            is_indexed: AtomicBool::new(matches!(origin, Origin::Restored(_))),
+            is_indexed: AtomicBool::new(matches!(origin, BodyOrigin::Restored(_))),
             origin,
         })
     }
 
     /// A file already in the index, with `bytes` of content of the key `primary`.
     pub(crate) fn indexed(
-        folder: &Arc<Folder>,
+        folder: &Arc<StoreFolder>,
         (id, fd): (FileId, &Arc<OwnedFd>),
         primary: Primary,
         bytes: u64,
     ) -> Arc<Self> {
-        Self::new(folder, id, fd, Origin::Restored(Proof::new(Identity { primary, file: id, bytes })))
+        Self::new(folder, id, fd, BodyOrigin::Restored(Proof::new(Identity { primary, file: id, bytes })))
     }
 
     /// Returns whether the content may be used without a check: this process wrote it or has verified all of it.
     #[inline]
     pub(crate) fn is_verified(&self) -> bool {
         match &self.origin {
-            Origin::Written(_) => true,
-            Origin::Restored(proof) => proof.is_whole(),
+            BodyOrigin::Written(_) => true,
+            BodyOrigin::Restored(proof) => proof.is_whole(),
         }
     }
 
     /// End of the verified content that includes `offset`; `offset` itself if it must be verified first.
     pub(crate) fn verified_until(&self, offset: u64) -> u64 {
         match &self.origin {
-            Origin::Written(_) => u64::MAX,
-            Origin::Restored(proof) => proof.intact_until(offset),
+            BodyOrigin::Written(_) => u64::MAX,
+            BodyOrigin::Restored(proof) => proof.intact_until(offset),
         }
     }
 
@@ -471,21 +471,21 @@ impl BodyFile {
     /// Verifies `range` now. For the checking thread.
     pub(crate) fn verify(&self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
         match &self.origin {
-            Origin::Written(_) => Ok(()),
-            Origin::Restored(proof) => proof.verify(&self.fd, range, buffer),
+            BodyOrigin::Written(_) => Ok(()),
+            BodyOrigin::Restored(proof) => proof.verify(&self.fd, range, buffer),
         }
     }
 
     /// Sets the checksums of complete content.
     pub(crate) fn set_sums(&self, sums: Box<[u32]>) {
-        if let Origin::Written(written) = &self.origin {
+        if let BodyOrigin::Written(written) = &self.origin {
             *hold(written) = Some(sums);
         }
     }
 
     /// Writes the seal of `bytes` of content of the key `primary`. For the writing thread, before the file is indexed.
     pub(crate) fn seal(self: &Arc<Self>, primary: Primary, bytes: u64) -> io::Result<()> {
-        let Origin::Written(sums) = &self.origin else { return Ok(()) };
+        let BodyOrigin::Written(sums) = &self.origin else { return Ok(()) };
         let encoded = {
             let sums = hold(sums);
             let sums = sums.as_ref().ok_or_else(|| io::Error::other("the content has no checksums"))?;
@@ -500,7 +500,7 @@ impl BodyFile {
         self.id
     }
 
-    pub(crate) const fn folder(&self) -> &Arc<Folder> {
+    pub(crate) const fn folder(&self) -> &Arc<StoreFolder> {
         &self.folder
     }
 
@@ -543,7 +543,7 @@ impl BodyFile {
         if !self.is_indexed.swap(true, Ordering::AcqRel) {
             let bytes = self.loose_bytes.swap(0, Ordering::Relaxed);
             self.folder.loose_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            if let Origin::Written(sums) = &self.origin {
+            if let BodyOrigin::Written(sums) = &self.origin {
                 // They are in the file now.
                 *hold(sums) = None;
             }
@@ -562,7 +562,7 @@ impl Drop for BodyFile {
         self.folder.unsynced_bytes.fetch_sub(unsynced, Ordering::Relaxed);
         if !*self.is_indexed.get_mut() {
             self.folder.loose_bytes.fetch_sub(*self.loose_bytes.get_mut(), Ordering::Relaxed);
-            hold(&self.folder.work).doomed.push(self.id);
+            hold(&self.folder.work).obsolete.push(self.id);
             self.folder.ring();
         }
     }

@@ -3,7 +3,7 @@
 use crate::store::memory::Changed;
 use crate::store::object::{Bucket, Meta};
 use crate::store::purge::Purged;
-use crate::store::volume::{Found, Shared, Volume};
+use crate::store::volume::{StoreShared, Volume, VolumeObjects};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ const TRIES_MAX: u8 = 4;
 /// Lookup of the variants of a key on disks.
 #[derive(Debug)]
 pub struct DiskLookup<M> {
-    shared: Arc<Shared<M>>,
+    shared: Arc<StoreShared<M>>,
     volumes: Vec<Arc<Volume<M>>>,
     key: Box<[u8]>,
     hash: u64,
     changes: u64,
-    waiting: Vec<Receiver<Found<M>>>,
-    found: Found<M>,
+    waiting: Vec<Receiver<VolumeObjects<M>>>,
+    found: VolumeObjects<M>,
     /// True if every volume responded.
     is_whole: bool,
     tries: u8,
@@ -31,7 +31,7 @@ pub struct DiskLookup<M> {
 
 impl<M: Meta> DiskLookup<M> {
     /// Starts a lookup on `volumes`, which may have the key.
-    pub(crate) fn new(shared: Arc<Shared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
+    pub(crate) fn new(shared: Arc<StoreShared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
         let (waiting, found) = (Vec::new(), Vec::new());
         let (changes, is_whole, tries) = (0, true, 0);
         let mut lookup = Self { shared, volumes, key: key.into(), hash, changes, waiting, found, is_whole, tries };

@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 const NEW_MS: u64 = 100;
 
 #[derive(Debug, Default)]
-struct Shard {
+struct MarkerShard {
     members: HashMap<u64, (Marker, u64), Prehashed>,
     /// In order of creation, with the number that distinguishes a marker from a later one for the same key.
     order: VecDeque<(u64, u64)>,
@@ -25,7 +25,7 @@ struct Shard {
 /// Markers by hash of the key. A collision only makes two clients fetch separately.
 #[derive(Debug)]
 pub(crate) struct Markers {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<MarkerShard>]>,
 }
 
 impl Markers {
@@ -33,7 +33,7 @@ impl Markers {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+    fn shard(&self, hash: u64) -> &Mutex<MarkerShard> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
@@ -67,7 +67,7 @@ impl Markers {
 
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
-            *hold(shard) = Shard::default();
+            *hold(shard) = MarkerShard::default();
         }
     }
 

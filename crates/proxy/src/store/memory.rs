@@ -1,8 +1,8 @@
 //! Memory tier: a sharded index over one eviction queue.
 
+use crate::store::eviction::{Bounds, EvictionQueue};
 use crate::store::hold;
-use crate::store::ledger::{Bounds, Ledger};
-use crate::store::object::{Bucket, Key, Object};
+use crate::store::object::{Bucket, Object, ObjectKey};
 use crate::store::released::Released;
 use flatout_net::budget::Budget;
 use std::collections::HashMap;
@@ -44,14 +44,14 @@ impl Hasher for Identity {
 /// For maps keyed by hashes.
 pub(crate) type Prehashed = BuildHasherDefault<Identity>;
 
-type Shard<M> = HashMap<u64, Arc<Bucket<M>>, Prehashed>;
+type MemoryShard<M> = HashMap<u64, Arc<Bucket<M>>, Prehashed>;
 
 /// The memory tier.
 #[derive(Debug)]
-pub(crate) struct Memory<M> {
-    shards: Box<[Mutex<Shard<M>>]>,
+pub(crate) struct MemoryTier<M> {
+    shards: Box<[Mutex<MemoryShard<M>>]>,
     changes: Box<[AtomicU64]>,
-    ledger: Mutex<Ledger<M>>,
+    eviction: Mutex<EvictionQueue<M>>,
     pub(crate) budget: Arc<Budget>,
     /// Removed content that is still being read.
     pub(crate) released: Released,
@@ -62,12 +62,12 @@ pub(crate) struct Memory<M> {
     pub(crate) inserted: AtomicU64,
 }
 
-impl<M> Memory<M> {
+impl<M> MemoryTier<M> {
     pub(crate) fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             changes: (0..CHANGES).map(|_| AtomicU64::new(0)).collect(),
-            ledger: Mutex::new(Ledger::new(bounds, Arc::clone(&budget))),
+            eviction: Mutex::new(EvictionQueue::new(bounds, Arc::clone(&budget))),
             released: Released::new(&budget),
             budget,
             has_disks: AtomicBool::new(false),
@@ -78,7 +78,7 @@ impl<M> Memory<M> {
     }
 
     /// The low bits select the entry within a shard's map, the highest seven its control byte.
-    fn shard(&self, hash: u64) -> &Mutex<Shard<M>> {
+    fn shard(&self, hash: u64) -> &Mutex<MemoryShard<M>> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
@@ -92,8 +92,8 @@ impl<M> Memory<M> {
     }
 
     /// Calls `look` with the eviction queue.
-    pub(crate) fn account<T>(&self, look: impl FnOnce(&Ledger<M>) -> T) -> T {
-        look(&hold(&self.ledger))
+    pub(crate) fn account<T>(&self, look: impl FnOnce(&EvictionQueue<M>) -> T) -> T {
+        look(&hold(&self.eviction))
     }
 
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
@@ -196,8 +196,8 @@ impl<M> Memory<M> {
                 old.set_gone();
                 if !is_of(&old, key) {
                     old.objects().iter().for_each(|other| other.set_evicted());
-                    let mut ledger = hold(&self.ledger);
-                    old.objects().iter().for_each(|other| ledger.remove(other));
+                    let mut eviction = hold(&self.eviction);
+                    old.objects().iter().for_each(|other| eviction.remove(other));
                 }
             }
             (joined, entered)
@@ -211,14 +211,14 @@ impl<M> Memory<M> {
     /// Adds `object` to the eviction queue and removes the evicted objects from the index.
     fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
         let victims = {
-            let mut ledger = hold(&self.ledger);
+            let mut eviction = hold(&self.eviction);
             for other in gone {
-                ledger.remove(other);
+                eviction.remove(other);
             }
-            let victims = ledger.add(object, former);
+            let victims = eviction.add(object, former);
             // It was replaced before it was added, so `former` must still be removed.
             if let Some(former) = former {
-                ledger.remove(former);
+                eviction.remove(former);
             }
             victims
         };
@@ -238,7 +238,7 @@ impl<M> Memory<M> {
     /// Evicts objects beyond the budget.
     pub(crate) fn make_room(&self) {
         if self.budget.is_over() {
-            let victims = hold(&self.ledger).make_room();
+            let victims = hold(&self.eviction).make_room();
             for victim in &victims {
                 self.evict(victim);
             }
@@ -298,7 +298,7 @@ impl<M> Memory<M> {
             was_here
         };
         if was_here {
-            hold(&self.ledger).remove(object);
+            hold(&self.eviction).remove(object);
             self.released.add(object.body());
         }
         was_here
@@ -317,10 +317,10 @@ impl<M> Memory<M> {
         };
         let Some(bucket) = bucket else { return 0 };
         bucket.set_gone();
-        let mut ledger = hold(&self.ledger);
+        let mut eviction = hold(&self.eviction);
         for object in bucket.objects() {
             object.set_replaced();
-            ledger.remove(object);
+            eviction.remove(object);
             self.released.add(object.body());
         }
         bucket.objects().len()
@@ -335,7 +335,7 @@ impl<M> Memory<M> {
     }
 
     /// Up to `count_max` objects that `wanted` selects.
-    pub(crate) fn pick(&self, wanted: impl Fn(&Key) -> bool, count_max: usize) -> Vec<Arc<Object<M>>> {
+    pub(crate) fn pick(&self, wanted: impl Fn(&ObjectKey) -> bool, count_max: usize) -> Vec<Arc<Object<M>>> {
         let mut picked = Vec::new();
         for shard in &self.shards {
             if picked.len() >= count_max {
@@ -352,9 +352,9 @@ impl<M> Memory<M> {
     /// Changes the limits.
     pub(crate) fn set_bounds(&self, change: impl FnOnce(Bounds) -> Bounds) {
         let victims = {
-            let mut ledger = hold(&self.ledger);
-            let bounds = change(ledger.bounds());
-            ledger.set_bounds(bounds)
+            let mut eviction = hold(&self.eviction);
+            let bounds = change(eviction.bounds());
+            eviction.set_bounds(bounds)
         };
         for victim in &victims {
             self.evict(victim);
@@ -372,7 +372,7 @@ fn is_of<M>(bucket: &Bucket<M>, key: &[u8]) -> bool {
 }
 
 /// Removes exactly this object from its bucket. `partial`: whether a disk still has it.
-fn take_out<M>(shard: &mut Shard<M>, object: &Arc<Object<M>>, partial: bool) -> bool {
+fn take_out<M>(shard: &mut MemoryShard<M>, object: &Arc<Object<M>>, partial: bool) -> bool {
     let hash = object.key().hash();
     let Some(bucket) = shard.get(&hash) else { return false };
     if !bucket.objects().iter().any(|other| Arc::ptr_eq(other, object)) {

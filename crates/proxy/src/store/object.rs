@@ -33,14 +33,14 @@ pub trait Meta: Send + Sync + Sized + 'static {
 
 /// Primary key of objects, with the range that purges by host and prefix compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct ObjectKey {
     bytes: Box<[u8]>,
     locator_start: u32,
     locator_end: u32,
     hash: u64,
 }
 
-impl Key {
+impl ObjectKey {
     /// Creates a key from `bytes`, of which `locator` is `host[:port]/path[?query]`. `hash` is `Store::hash` of the
     /// bytes.
     ///
@@ -99,7 +99,7 @@ const HITS_MAX: u8 = 3;
 /// A stored response. Immutable; a freshened response is another object with the same body.
 #[derive(Debug)]
 pub struct Object<M> {
-    key: Key,
+    key: ObjectKey,
     variant: Box<[u8]>,
     meta: M,
     lines: Arc<[u8]>,
@@ -113,7 +113,7 @@ pub struct Object<M> {
     gone: AtomicU8,
     on_disk: AtomicBool,
     joined: AtomicBool,
-    pub(crate) ledger: AtomicU8,
+    pub(crate) eviction: AtomicU8,
     /// Latest purge generation compared, times four, plus the result.
     compared: AtomicU64,
 }
@@ -126,7 +126,7 @@ impl<M: Meta> Object<M> {
     /// `lines` are the end-to-end field lines. `generation` is `Store::generation` from **before** the upstream
     /// request, so that a purge in between applies to the object.
     #[must_use]
-    pub fn new(key: Key, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
+    pub fn new(key: ObjectKey, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
         let tags = tags_of(&meta);
         /// Estimated overhead: entries in the index, a queue and the bucket, with allocator overhead.
         const OVERHEAD_BYTES: usize = 192;
@@ -147,7 +147,7 @@ impl<M: Meta> Object<M> {
             gone: AtomicU8::new(0),
             on_disk: AtomicBool::new(false),
             joined: AtomicBool::new(false),
-            ledger: AtomicU8::new(0),
+            eviction: AtomicU8::new(0),
             compared: AtomicU64::new(generation << 2),
         }
     }
@@ -162,7 +162,7 @@ impl<M: Meta> Object<M> {
 
 impl<M> Object<M> {
     /// The primary key.
-    pub const fn key(&self) -> &Key {
+    pub const fn key(&self) -> &ObjectKey {
         &self.key
     }
 

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug)]
 pub(crate) struct Proof {
     identity: Identity,
-    state: Mutex<State>,
+    state: Mutex<ProofState>,
     is_whole: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ProofState {
     /// `None` until the seal has been read.
     sums: Option<Arc<[u32]>>,
     /// One bit per intact chunk.
@@ -30,7 +30,7 @@ struct State {
     intact_count: u64,
 }
 
-impl State {
+impl ProofState {
     fn is_intact(&self, chunk: u64) -> bool {
         self.intact.get((chunk / 64) as usize).is_some_and(|word| word >> (chunk % 64) & 1 == 1)
     }
@@ -95,7 +95,7 @@ impl Proof {
             state.set_intact(chunk);
             if state.intact_count == chunk_count(self.identity.bytes) {
                 self.is_whole.store(true, Ordering::Release);
-                *state = State { sums: state.sums.take(), ..State::default() };
+                *state = ProofState { sums: state.sums.take(), ..ProofState::default() };
             }
         }
         Ok(())

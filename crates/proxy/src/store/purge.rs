@@ -5,7 +5,7 @@
 //! the object was at the time: in memory, on a disk, queued for writing, or on its way from the origin.
 
 use crate::query::realm_of;
-use crate::store::object::Key;
+use crate::store::object::ObjectKey;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -101,7 +101,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(crate) fn new(key: &'a Key, tags: &'a [u64], generation: u64) -> Self {
+    pub(crate) fn new(key: &'a ObjectKey, tags: &'a [u64], generation: u64) -> Self {
         Self { key: key.as_bytes(), locator: key.locator(), tags, generation }
     }
 
@@ -132,7 +132,7 @@ fn without_port(host: &[u8]) -> &[u8] {
 
 /// Target of a purge in comparable, encodable form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum PurgeTarget {
     All,
     Key(Box<[u8]>),
     Url(Box<[u8]>),
@@ -141,7 +141,7 @@ pub(crate) enum Target {
     Tag(u64),
 }
 
-impl Target {
+impl PurgeTarget {
     pub(crate) fn of(purge: &Purge) -> Self {
         match purge {
             Purge::All => Self::All,
@@ -197,12 +197,12 @@ impl Target {
 
 /// Generations of the last purges of one target; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Last {
+pub(crate) struct LastPurges {
     pub(crate) hard: u64,
     pub(crate) soft: u64,
 }
 
-impl Last {
+impl LastPurges {
     pub(crate) const fn at(generation: u64, soft: bool) -> Self {
         if soft { Self { hard: 0, soft: generation } } else { Self { hard: generation, soft: 0 } }
     }
@@ -239,7 +239,7 @@ impl Last {
 
 /// The purge log.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct PurgeLog {
     generation: AtomicU64,
     /// Purges up to this generation are being removed from the log.
     forgetting: AtomicU64,
@@ -248,40 +248,40 @@ pub(crate) struct Log {
 
 #[derive(Debug, Default)]
 struct Entries {
-    all: Last,
-    keys: HashMap<Box<[u8]>, Last>,
-    urls: HashMap<Box<[u8]>, Last>,
-    hosts: HashMap<Box<[u8]>, Last>,
+    all: LastPurges,
+    keys: HashMap<Box<[u8]>, LastPurges>,
+    urls: HashMap<Box<[u8]>, LastPurges>,
+    hosts: HashMap<Box<[u8]>, LastPurges>,
     /// Ordered, so that all prefixes of a locator are found in a few steps.
-    prefixes: BTreeMap<Box<[u8]>, Last>,
-    tags: HashMap<u64, Last>,
+    prefixes: BTreeMap<Box<[u8]>, LastPurges>,
+    tags: HashMap<u64, LastPurges>,
     /// Purges up to this generation have been removed: older objects are in the store only if none of them matched.
     floor: u64,
 }
 
 impl Entries {
     fn len(&self) -> usize {
-        let all = usize::from(self.all != Last::default());
+        let all = usize::from(self.all != LastPurges::default());
         all + self.keys.len() + self.urls.len() + self.hosts.len() + self.prefixes.len() + self.tags.len()
     }
 
-    fn join(&mut self, target: Target, last: Last) {
+    fn join(&mut self, target: PurgeTarget, last: LastPurges) {
         match target {
-            Target::All => {
+            PurgeTarget::All => {
                 self.all.join(last);
                 // This covers all earlier purges.
                 let hard = self.all.hard;
                 self.retain(|entry| entry.newest() > hard);
             }
-            Target::Key(key) => self.keys.entry(key).or_default().join(last),
-            Target::Url(url) => self.urls.entry(url).or_default().join(last),
-            Target::Host(host) => self.hosts.entry(host).or_default().join(last),
-            Target::Prefix(prefix) => self.prefixes.entry(prefix).or_default().join(last),
-            Target::Tag(tag) => self.tags.entry(tag).or_default().join(last),
+            PurgeTarget::Key(key) => self.keys.entry(key).or_default().join(last),
+            PurgeTarget::Url(url) => self.urls.entry(url).or_default().join(last),
+            PurgeTarget::Host(host) => self.hosts.entry(host).or_default().join(last),
+            PurgeTarget::Prefix(prefix) => self.prefixes.entry(prefix).or_default().join(last),
+            PurgeTarget::Tag(tag) => self.tags.entry(tag).or_default().join(last),
         }
     }
 
-    fn retain(&mut self, keeps: impl Fn(&Last) -> bool) {
+    fn retain(&mut self, keeps: impl Fn(&LastPurges) -> bool) {
         for map in [&mut self.keys, &mut self.urls, &mut self.hosts] {
             map.retain(|_, last| keeps(last));
         }
@@ -320,7 +320,7 @@ impl Entries {
     ///
     /// The greatest string up to `locator` either is a prefix of it, or all prefixes of `locator` are prefixes of what
     /// the two have in common. Either way the next search key is shorter.
-    fn each_prefix(&self, locator: &[u8], mut visit: impl FnMut(Last)) {
+    fn each_prefix(&self, locator: &[u8], mut visit: impl FnMut(LastPurges)) {
         let mut rest = locator;
         loop {
             let upto = (Bound::Unbounded, Bound::Included(rest));
@@ -337,7 +337,7 @@ impl Entries {
     }
 }
 
-impl Log {
+impl PurgeLog {
     /// The number of purges so far.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
@@ -353,10 +353,10 @@ impl Log {
     }
 
     /// Adds a purge and returns its generation.
-    pub(crate) fn add(&self, target: Target, soft: bool) -> u64 {
+    pub(crate) fn add(&self, target: PurgeTarget, soft: bool) -> u64 {
         let mut entries = self.write();
         let generation = self.generation() + 1;
-        entries.join(target, Last::at(generation, soft));
+        entries.join(target, LastPurges::at(generation, soft));
         // After the entry: a fetch that reads the new number begins after the purge.
         self.generation.store(generation, Ordering::Release);
         generation
@@ -394,20 +394,20 @@ impl Log {
     }
 
     /// All entries, for a disk that lacks them.
-    pub(crate) fn entries(&self) -> Vec<(Target, Last)> {
+    pub(crate) fn entries(&self) -> Vec<(PurgeTarget, LastPurges)> {
         let entries = self.read();
-        let mut all = vec![(Target::All, entries.all)];
-        all.retain(|(_, last)| *last != Last::default());
-        all.extend(entries.keys.iter().map(|(key, last)| (Target::Key(key.clone()), *last)));
-        all.extend(entries.urls.iter().map(|(url, last)| (Target::Url(url.clone()), *last)));
-        all.extend(entries.hosts.iter().map(|(host, last)| (Target::Host(host.clone()), *last)));
-        all.extend(entries.prefixes.iter().map(|(prefix, last)| (Target::Prefix(prefix.clone()), *last)));
-        all.extend(entries.tags.iter().map(|(tag, last)| (Target::Tag(*tag), *last)));
+        let mut all = vec![(PurgeTarget::All, entries.all)];
+        all.retain(|(_, last)| *last != LastPurges::default());
+        all.extend(entries.keys.iter().map(|(key, last)| (PurgeTarget::Key(key.clone()), *last)));
+        all.extend(entries.urls.iter().map(|(url, last)| (PurgeTarget::Url(url.clone()), *last)));
+        all.extend(entries.hosts.iter().map(|(host, last)| (PurgeTarget::Host(host.clone()), *last)));
+        all.extend(entries.prefixes.iter().map(|(prefix, last)| (PurgeTarget::Prefix(prefix.clone()), *last)));
+        all.extend(entries.tags.iter().map(|(tag, last)| (PurgeTarget::Tag(*tag), *last)));
         all
     }
 
     /// Merges the log of a disk with this one.
-    pub(crate) fn restore(&self, restored: Vec<(Target, Last)>, generation: u64, floor: u64) {
+    pub(crate) fn restore(&self, restored: Vec<(PurgeTarget, LastPurges)>, generation: u64, floor: u64) {
         let mut entries = self.write();
         for (target, last) in restored {
             entries.join(target, last);
@@ -443,7 +443,7 @@ impl Log {
         entries.floor = entries.floor.max(generation);
         entries.retain(|last| last.newest() > generation);
         if entries.all.newest() <= generation {
-            entries.all = Last::default();
+            entries.all = LastPurges::default();
         }
     }
 }

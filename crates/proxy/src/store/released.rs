@@ -3,7 +3,7 @@
 
 use crate::store::body::StoredBody;
 use crate::store::hold;
-use flatout_net::budget::{Budget, Held, Share};
+use flatout_net::budget::{Budget, BudgetUser, Held};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,7 +26,7 @@ impl Released {
     /// Counts the memory file of `body` until it is closed. Content of other kinds is not counted.
     pub(crate) fn add(&self, body: &StoredBody) {
         let StoredBody::File { fd, bytes, place: None } = body else { return };
-        let mut held = Held::new(Arc::clone(&self.budget), Share::Released);
+        let mut held = Held::new(Arc::clone(&self.budget), BudgetUser::Released);
         held.set(*bytes);
         hold(&self.files).push_back((Arc::downgrade(fd), held));
         self.sweep(SWEEP_COUNT);
@@ -49,7 +49,7 @@ impl Released {
 mod tests {
     use super::Released;
     use crate::store::body::StoredBody;
-    use flatout_net::budget::{Budget, Share};
+    use flatout_net::budget::{Budget, BudgetUser};
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::sync::Arc;
 
@@ -64,7 +64,7 @@ mod tests {
         released.add(&StoredBody::Memory(b"abc"[..].into()));
         drop(body);
         released.sweep(10);
-        assert_eq!(budget.held(Share::Released), 300);
+        assert_eq!(budget.held(BudgetUser::Released), 300);
         drop(reader);
         released.sweep(10);
         assert_eq!(budget.held_in_all(), 0);

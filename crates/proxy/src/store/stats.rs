@@ -1,6 +1,6 @@
 //! Statistics of the store.
 
-use flatout_net::budget::Share;
+use flatout_net::budget::BudgetUser;
 
 /// Statistics of the whole store. Event counters start with the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct StoreStats {
     /// Maximum of `memory_bytes`.
     pub memory_bytes_max: u64,
     /// Bytes held by each share of the budget.
-    pub held: [(Share, u64); Share::ALL.len()],
+    pub held: [(BudgetUser, u64); BudgetUser::ALL.len()],
     /// Descriptors held by objects in memory.
     pub descriptors: u64,
     /// Objects inserted.
@@ -43,7 +43,7 @@ impl Default for StoreStats {
             memory_objects: 0,
             memory_bytes: 0,
             memory_bytes_max: 0,
-            held: Share::ALL.map(|share| (share, 0)),
+            held: BudgetUser::ALL.map(|share| (share, 0)),
             descriptors: 0,
             inserted: 0,
             evicted: 0,

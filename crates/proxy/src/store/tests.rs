@@ -1,9 +1,10 @@
 //! The store as its users see it, in memory.
 
 use crate::store::{
-    INLINE_BYTES_MAX, Inserted, Key, Marker, Meta, NotKept, Object, Purge, Purged, Store, StoreSettings, StoredBody,
+    INLINE_BYTES_MAX, Inserted, Marker, Meta, NotKept, Object, ObjectKey, Purge, Purged, Store, StoreSettings,
+    StoredBody,
 };
-use flatout_net::budget::Share;
+use flatout_net::budget::BudgetUser;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,9 +68,9 @@ pub(crate) fn open(settings: StoreSettings) -> Arc<TestStore> {
 }
 
 /// The key of `http://LOCATOR`.
-pub(crate) fn key(store: &TestStore, locator: &str) -> Key {
+pub(crate) fn key(store: &TestStore, locator: &str) -> ObjectKey {
     let bytes = format!("http://{locator}").into_bytes();
-    Key::new(&bytes, 7..bytes.len(), store.hash(&bytes))
+    ObjectKey::new(&bytes, 7..bytes.len(), store.hash(&bytes))
 }
 
 pub(crate) fn memory_body(content: &[u8]) -> StoredBody {
@@ -203,9 +204,9 @@ fn large_content_is_written_while_others_read() {
         let so_far = StoredBody::File { fd: Arc::clone(body.fd()), bytes: body.len(), place: None };
         assert!(content(&so_far) == expected);
     }
-    assert_eq!(store.budget().held(Share::Fills), 200_000);
+    assert_eq!(store.budget().held(BudgetUser::Fills), 200_000);
     let body = body.finish().unwrap();
-    assert_eq!(store.budget().held(Share::Fills), 0);
+    assert_eq!(store.budget().held(BudgetUser::Fills), 0);
     let (stored, _) = store.insert(object(&store, "a/x", "", tagged(&[]), body), 8);
     assert!(stored.cost() > 200_000);
     assert_eq!((store.stats().memory_bytes, store.stats().descriptors), (stored.cost(), 1));
@@ -224,11 +225,11 @@ fn content_without_end_passes_through_a_window() {
             refused += 1;
             body.forget_before(body.len());
         }
-        assert!(store.budget().held(Share::Fills) <= 1 << 19);
+        assert!(store.budget().held(BudgetUser::Fills) <= 1 << 19);
     }
     assert!(refused > 0 && body.len() == 1_000 * chunk.len() as u64);
     assert!(body.finish().is_none());
-    assert_eq!(store.budget().held(Share::Fills), 0);
+    assert_eq!(store.budget().held(BudgetUser::Fills), 0);
     // Descriptors are bounded too: whoever was not hit gives its one up.
     let store = open(StoreSettings { descriptors_max: 3, ..settings(1 << 20) });
     for number in 0..10 {

@@ -14,16 +14,16 @@ mod reserve;
 mod writer;
 mod writing;
 
-use crate::store::folder::{FileId, Folder};
+use crate::store::folder::{FileId, StoreFolder};
 use crate::store::hold;
-use crate::store::memory::{Memory, Prehashed};
+use crate::store::memory::{MemoryTier, Prehashed};
 use crate::store::notice::Notices;
 use crate::store::object::{Meta, Object};
 use crate::store::private::{create_private_file, create_private_folder};
-use crate::store::purge::{Last, Log, Purged, Realms, Target};
+use crate::store::purge::{LastPurges, PurgeLog, PurgeTarget, Purged, Realms};
 use crate::store::stats::{VolumeState, VolumeStats};
-use index::{Facts, Index};
-use known::{Known, short};
+use index::{Index, IndexStatistics};
+use known::{ShortKeys, short};
 use pending::Pending;
 use record::{Id, Primary, Record, primary_in};
 use reserve::Reserve;
@@ -56,10 +56,10 @@ const WARM_MAX: usize = 65_536;
 
 /// State shared by the store and all volumes.
 #[derive(Debug)]
-pub(crate) struct Shared<M> {
+pub(crate) struct StoreShared<M> {
     pub(crate) seed: foldhash::quality::RandomState,
-    pub(crate) memory: Arc<Memory<M>>,
-    pub(crate) log: Arc<Log>,
+    pub(crate) memory: Arc<MemoryTier<M>>,
+    pub(crate) log: Arc<PurgeLog>,
     pub(crate) notices: Notices,
     /// Sequence numbers in order of arrival on any volume.
     pub(crate) sequence: AtomicU64,
@@ -67,7 +67,7 @@ pub(crate) struct Shared<M> {
     pub(crate) disk_misses: AtomicU64,
 }
 
-impl<M> Shared<M> {
+impl<M> StoreShared<M> {
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.seed.hash_one(key)
     }
@@ -83,15 +83,15 @@ pub(crate) enum OpenError {
 }
 
 /// Objects of a key on a volume, with their sequence numbers.
-pub(crate) type Found<M> = Vec<(u64, Arc<Object<M>>)>;
+pub(crate) type VolumeObjects<M> = Vec<(u64, Arc<Object<M>>)>;
 
 /// A volume in use.
 #[derive(Debug)]
 pub(crate) struct Volume<M> {
-    pub(crate) folder: Arc<Folder>,
+    pub(crate) folder: Arc<StoreFolder>,
     /// Disk space reserved for the index.
     reserve: Arc<Reserve>,
-    shared: Arc<Shared<M>>,
+    shared: Arc<StoreShared<M>>,
     /// `None` once the volume is released or has failed.
     index: RwLock<Option<Arc<Index>>>,
     lock: Mutex<Option<OwnedFd>>,
@@ -102,7 +102,7 @@ pub(crate) struct Volume<M> {
     lookups: Mutex<Lookups<M>>,
     lookup_bell: Condvar,
     /// Short names of keys with records: complete once `is_loaded`.
-    known: Known,
+    known: ShortKeys,
     is_loaded: AtomicBool,
     warm: Mutex<HashSet<u64, Prehashed>>,
     objects: AtomicU64,
@@ -125,21 +125,21 @@ struct Lookups<M> {
 struct Lookup<M> {
     key: Box<[u8]>,
     hash: u64,
-    reply: oneshot::Sender<Found<M>>,
+    reply: oneshot::Sender<VolumeObjects<M>>,
 }
 
 /// Queued orders of the control thread.
 #[derive(Debug, Default)]
 struct Orders {
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<VolumeCommand>,
     is_over: bool,
 }
 
 /// Order for the writing thread, for which the control thread waits.
 #[derive(Debug)]
-enum Order {
+enum VolumeCommand {
     /// Record purges and their generation, then drop these records.
-    Purges { purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>, done: SyncSender<()> },
+    Purges { purges: Vec<(PurgeTarget, LastPurges)>, generation: u64, dropped: Vec<u64>, done: SyncSender<()> },
     /// Remove all purged objects, then clear the purges.
     Forget { generation: u64, done: SyncSender<()> },
     /// Drop everything.
@@ -148,16 +148,20 @@ enum Order {
 
 impl<M: Meta> Volume<M> {
     /// Opens the volume in the folder `path` and starts its threads.
-    pub(crate) fn open(path: &Path, bytes_max: u64, shared: &Arc<Shared<M>>) -> Result<(Arc<Self>, Log), OpenError> {
+    pub(crate) fn open(
+        path: &Path,
+        bytes_max: u64,
+        shared: &Arc<StoreShared<M>>,
+    ) -> Result<(Arc<Self>, PurgeLog), OpenError> {
         let failed = |doing: &str, error: &dyn std::fmt::Display| OpenError::Failed(format!("{doing}: {error}"));
         create_private_folder(path).map_err(|error| failed("cannot use the folder", &error))?;
         let lock = lock_folder(path)?;
-        let folder = Folder::open(path, bytes_max).map_err(|error| failed("cannot use the folder", &error))?;
+        let folder = StoreFolder::open(path, bytes_max).map_err(|error| failed("cannot use the folder", &error))?;
         let reserve = Arc::new(Reserve::open(path).map_err(|error| failed("cannot use the folder", &error))?);
         let opening = || {
             let (index, event) = Index::open(path, &reserve)?;
             let (facts, purges) = (index.facts()?, index.purges()?);
-            Ok::<_, index::Fault>((index, facts, purges, event))
+            Ok::<_, index::IndexError>((index, facts, purges, event))
         };
         let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
         let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
@@ -169,7 +173,7 @@ impl<M: Meta> Volume<M> {
         if let Some(event) = event {
             shared.notices.report(event, &path.display(), "");
         }
-        let Facts { bytes, objects, generation, floor, sequence } = facts;
+        let IndexStatistics { bytes, objects, generation, floor, sequence } = facts;
         folder.indexed_bytes.store(bytes, Ordering::Relaxed);
         shared.sequence.fetch_max(sequence, Ordering::Relaxed);
         let volume = Arc::new(Self {
@@ -183,7 +187,7 @@ impl<M: Meta> Volume<M> {
             drops: Mutex::default(),
             lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
             lookup_bell: Condvar::new(),
-            known: Known::new(),
+            known: ShortKeys::new(),
             is_loaded: AtomicBool::new(false),
             warm: Mutex::default(),
             objects: AtomicU64::new(objects),
@@ -194,7 +198,7 @@ impl<M: Meta> Volume<M> {
             is_ending: AtomicBool::new(false),
             threads: Mutex::default(),
         });
-        let log = Log::default();
+        let log = PurgeLog::default();
         log.restore(purges, generation, floor);
         volume.start().map_err(|error| failed("cannot start a thread", &error))?;
         Ok((volume, log))
@@ -286,7 +290,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Queues a lookup of a key. `None` if the queue is full.
-    pub(crate) fn ask(&self, hash: u64, key: &[u8]) -> Option<oneshot::Receiver<Found<M>>> {
+    pub(crate) fn ask(&self, hash: u64, key: &[u8]) -> Option<oneshot::Receiver<VolumeObjects<M>>> {
         let (reply, receiver) = oneshot::channel();
         {
             let mut lookups = hold(&self.lookups);
@@ -312,7 +316,7 @@ impl<M: Meta> Volume<M> {
     /// yet.
     ///
     /// `None` if the index cannot be read.
-    pub(crate) fn names_of(&self, target: &Target, realms: &mut Realms) -> Option<NamedRecords> {
+    pub(crate) fn names_of(&self, target: &PurgeTarget, realms: &mut Realms) -> Option<NamedRecords> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
         let mut look = |sequence: u64, record: &Record<'_>| {
@@ -325,7 +329,7 @@ impl<M: Meta> Volume<M> {
                 sequences.push(sequence);
             }
         };
-        let searched = if let Target::Key(key) = target {
+        let searched = if let PurgeTarget::Key(key) = target {
             index.read(&record::primary_of(key)).map(|all| {
                 for stored in all {
                     if let Some(record) = Record::decode(&stored.record) {
@@ -353,7 +357,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Queues an order and waits. Returns whether it was carried out in time.
-    fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> Order) -> bool {
+    fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> VolumeCommand) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
             let mut orders = hold(&self.orders);
@@ -377,22 +381,27 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Records purges. Returns whether they will survive a restart.
-    pub(crate) fn put_purges(&self, purges: Vec<(Target, Last)>, generation: u64, dropped: Vec<u64>) -> bool {
-        self.order(PURGE_PATIENCE, |done| Order::Purges { purges, generation, dropped, done })
+    pub(crate) fn put_purges(
+        &self,
+        purges: Vec<(PurgeTarget, LastPurges)>,
+        generation: u64,
+        dropped: Vec<u64>,
+    ) -> bool {
+        self.order(PURGE_PATIENCE, |done| VolumeCommand::Purges { purges, generation, dropped, done })
     }
 
     /// Removes objects purged up to `generation`. Returns whether that succeeded.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
-        self.order(SWEEP_PATIENCE, |done| Order::Forget { generation, done })
+        self.order(SWEEP_PATIENCE, |done| VolumeCommand::Forget { generation, done })
     }
 
     /// Removes everything.
     pub(crate) fn wipe(&self) -> bool {
-        self.order(SWEEP_PATIENCE, |done| Order::Wipe { done })
+        self.order(SWEEP_PATIENCE, |done| VolumeCommand::Wipe { done })
     }
 
     /// All objects of a key on the volume. Reads the disk on the caller's thread.
-    pub(crate) fn inspect(&self, hash: u64, key: &[u8]) -> Found<M> {
+    pub(crate) fn inspect(&self, hash: u64, key: &[u8]) -> VolumeObjects<M> {
         self.read_key(hash, key).unwrap_or_default()
     }
 

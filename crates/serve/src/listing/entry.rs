@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     /// A folder, or a link to one.
     Folder,
     /// A regular file of this size, or a link to one.
@@ -17,32 +17,32 @@ pub(super) enum Kind {
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ListingEntry {
     /// The name's bytes, which need not be UTF-8.
     pub(super) name: Vec<u8>,
     /// The name in lower case, the sort key.
     pub(super) key: Box<str>,
     /// The kind of entry.
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     /// When it was last modified, in seconds since 1970.
     pub(super) modified_s: i64,
 }
 
-impl Entry {
-    pub(super) fn new(name: &[u8], kind: Kind, modified_s: i64) -> Self {
+impl ListingEntry {
+    pub(super) fn new(name: &[u8], kind: EntryKind, modified_s: i64) -> Self {
         let key = String::from_utf8_lossy(name).to_lowercase().into_boxed_str();
         Self { name: name.to_vec(), key, kind, modified_s }
     }
 
     pub(super) fn is_folder(&self) -> bool {
-        self.kind == Kind::Folder
+        self.kind == EntryKind::Folder
     }
 
     /// The size of a file; 0 for a folder, whose own size is meaningless.
     pub(super) fn size_bytes(&self) -> u64 {
         match self.kind {
-            Kind::Folder => 0,
-            Kind::File { size_bytes } => size_bytes,
+            EntryKind::Folder => 0,
+            EntryKind::File { size_bytes } => size_bytes,
         }
     }
 
@@ -139,15 +139,15 @@ impl Moment {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, Kind, Moment, shown};
+    use super::{EntryKind, ListingEntry, Moment, shown};
 
-    fn href(name: &[u8], kind: Kind) -> String {
-        Entry::new(name, kind, 0).href()
+    fn href(name: &[u8], kind: EntryKind) -> String {
+        ListingEntry::new(name, kind, 0).href()
     }
 
     #[test]
     fn addresses_of_hostile_names() {
-        let file = Kind::File { size_bytes: 0 };
+        let file = EntryKind::File { size_bytes: 0 };
         for (name, expected) in [
             (&b"plain-1.0_a~.txt"[..], "./plain-1.0_a~.txt"),
             (b"<script>alert(1)</script>", "./%3Cscript%3Ealert%281%29%3C%2Fscript%3E"),
@@ -164,7 +164,7 @@ mod tests {
         ] {
             assert_eq!(href(name, file), expected);
         }
-        assert_eq!(href(b"a:b", Kind::Folder), "./a%3Ab/");
+        assert_eq!(href(b"a:b", EntryKind::Folder), "./a%3Ab/");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The HTML form of a listing: one page without scripts or external resources.
 
 use super::Listing;
-use super::entry::{Entry, Kind, Moment, shown};
-use super::order::{By, Order};
+use super::entry::{EntryKind, ListingEntry, Moment, shown};
+use super::order::{By, ListingOrder};
 use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("page.css");
 const SYMBOLS: &str = r#"<svg class="o"><symbol id="d" viewBox="0 0 20 20"><path d="M2 5.5V15a1.5 1.5 0 0 0 1.5 1.5h13A1.5 1.5 0 0 0 18 15V7a1.5 1.5 0 0 0-1.5-1.5H10L8 3.5H3.5A1.5 1.5 0 0 0 2 5z"/></symbol><symbol id="f" viewBox="0 0 20 20"><path d="M4.5 2h7L16 6.5V18H4.5zM11.5 2v4.5H16"/></symbol><symbol id="u" viewBox="0 0 20 20"><path d="M10 16.5V4M5 9l5-5 5 5"/></symbol></svg>"#;
 
 /// The page of `listing`, which is in `order`.
-pub(super) fn page(listing: &Listing<'_>, order: Order) -> String {
+pub(super) fn page(listing: &Listing<'_>, order: ListingOrder) -> String {
     let path = shown(listing.shown_path);
     let markup = html! {
         (DOCTYPE)
@@ -79,7 +79,7 @@ fn crumbs(shown_path: &[u8]) -> Markup {
 
 /// The head of a column: a link to the listing in its order, or in reverse if that is the current order. Sizes and
 /// times begin with the largest and the newest.
-fn column(class: &str, title: &str, by: By, order: Order) -> Markup {
+fn column(class: &str, title: &str, by: By, order: ListingOrder) -> Markup {
     let current = order.by == by;
     let descending = if current { !order.descending } else { by != By::Name };
     let sorted = current.then_some(if order.descending { "descending" } else { "ascending" });
@@ -91,7 +91,7 @@ fn column(class: &str, title: &str, by: By, order: Order) -> Markup {
     }
 }
 
-fn row(entry: &Entry) -> Markup {
+fn row(entry: &ListingEntry) -> Markup {
     let moment = Moment::new(entry.modified_s);
     let name = shown(&entry.name);
     html! {
@@ -104,8 +104,8 @@ fn row(entry: &Entry) -> Markup {
             }
             td.t { time datetime=(moment.rfc3339()) { (moment.to_minute()) } }
             @match entry.kind {
-                Kind::Folder => td.s {},
-                Kind::File { size_bytes } => td.s title=(show::plural(size_bytes, "byte", "bytes")) { (show::bytes(size_bytes as f64)) },
+                EntryKind::Folder => td.s {},
+                EntryKind::File { size_bytes } => td.s title=(show::plural(size_bytes, "byte", "bytes")) { (show::bytes(size_bytes as f64)) },
             }
         }
     }
@@ -126,7 +126,7 @@ fn note(listing: &Listing<'_>) -> Option<String> {
 }
 
 /// `2 folders, 1 file, 3.0 KiB`, of the listed entries.
-fn counts(entries: &[Entry]) -> String {
+fn counts(entries: &[ListingEntry]) -> String {
     let folders = entries.iter().filter(|entry| entry.is_folder()).count();
     let files = entries.len() - folders;
     let total_bytes = entries.iter().fold(0_u64, |total, entry| total.saturating_add(entry.size_bytes()));

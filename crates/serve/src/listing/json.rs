@@ -1,7 +1,7 @@
 //! The JSON form of a listing. A name that is not UTF-8 contains U+FFFD, its `href` is exact.
 
 use super::Listing;
-use super::entry::{Kind, Moment};
+use super::entry::{EntryKind, Moment};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -16,8 +16,8 @@ pub(super) fn text(listing: &Listing<'_>) -> String {
         text.push_str(if at == 0 { r#"{"name":"# } else { r#",{"name":"# });
         append_string(&mut text, &entry.name);
         let _ = match entry.kind {
-            Kind::Folder => write!(text, r#","type":"folder","size_bytes":null"#),
-            Kind::File { size_bytes } => write!(text, r#","type":"file","size_bytes":{size_bytes}"#),
+            EntryKind::Folder => write!(text, r#","type":"folder","size_bytes":null"#),
+            EntryKind::File { size_bytes } => write!(text, r#","type":"file","size_bytes":{size_bytes}"#),
         };
         // Neither contains a character that needs escaping in JSON.
         let (modified, href) = (Moment::new(entry.modified_s).rfc3339(), entry.href());

@@ -1,6 +1,6 @@
 //! The order of a listing: folders before files, names in natural order.
 
-use super::entry::Entry;
+use super::entry::ListingEntry;
 use std::cmp::Ordering;
 
 /// The sort key of a listing.
@@ -28,7 +28,7 @@ impl By {
 
 /// The order of a listing. Folders come first in each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct ListingOrder {
     /// The key. The name decides between equals, ascending.
     pub(crate) by: By,
     /// True if the last, the largest or the newest comes first.
@@ -36,7 +36,7 @@ pub(crate) struct Order {
 }
 
 /// Sorts `entries` by `order`. No two entries of a folder are equal, so the result is deterministic.
-pub(super) fn sort(entries: &mut [Entry], order: Order) {
+pub(super) fn sort(entries: &mut [ListingEntry], order: ListingOrder) {
     entries.sort_unstable_by(|a, b| {
         let names = || compare_names(a, b);
         let wished = match order.by {
@@ -50,7 +50,7 @@ pub(super) fn sort(entries: &mut [Entry], order: Order) {
 }
 
 /// Case-insensitive natural order; then, so that no two names are equal, by bytes.
-fn compare_names(a: &Entry, b: &Entry) -> Ordering {
+fn compare_names(a: &ListingEntry, b: &ListingEntry) -> Ordering {
     compare_naturally(a.key.as_bytes(), b.key.as_bytes()).then_with(|| a.name.cmp(&b.name))
 }
 
@@ -87,15 +87,15 @@ fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{By, Order, compare_names, sort};
-    use crate::listing::entry::{Entry, Kind};
+    use super::{By, ListingOrder, compare_names, sort};
+    use crate::listing::entry::{EntryKind, ListingEntry};
     use std::cmp::Ordering;
 
-    fn file(name: &str, size_bytes: u64, modified_s: i64) -> Entry {
-        Entry::new(name.as_bytes(), Kind::File { size_bytes }, modified_s)
+    fn file(name: &str, size_bytes: u64, modified_s: i64) -> ListingEntry {
+        ListingEntry::new(name.as_bytes(), EntryKind::File { size_bytes }, modified_s)
     }
 
-    fn names(entries: &[Entry]) -> Vec<String> {
+    fn names(entries: &[ListingEntry]) -> Vec<String> {
         entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
     }
 
@@ -130,7 +130,8 @@ mod tests {
                 assert_eq!(compare_names(&file(a, 0, 0), &file(b, 0, 0)), at.cmp(&other), "{a} {b}");
             }
         }
-        let (a, b) = (Entry::new(b"\xfe", Kind::Folder, 0), Entry::new(b"\xff", Kind::Folder, 0));
+        let (a, b) =
+            (ListingEntry::new(b"\xfe", EntryKind::Folder, 0), ListingEntry::new(b"\xff", EntryKind::Folder, 0));
         assert_eq!(compare_names(&a, &b), Ordering::Less);
     }
 
@@ -140,8 +141,8 @@ mod tests {
             file("a", 3, 10),
             file("b", 1, 30),
             file("c", 3, 20),
-            Entry::new(b"y", Kind::Folder, 1),
-            Entry::new(b"z", Kind::Folder, 2),
+            ListingEntry::new(b"y", EntryKind::Folder, 1),
+            ListingEntry::new(b"z", EntryKind::Folder, 2),
         ];
         for (by, descending, expected) in [
             (By::Name, false, "yzabc"),
@@ -151,7 +152,7 @@ mod tests {
             (By::Time, false, "yzacb"),
             (By::Time, true, "zybca"),
         ] {
-            sort(&mut entries, Order { by, descending });
+            sort(&mut entries, ListingOrder { by, descending });
             assert_eq!(names(&entries).concat(), expected, "{by:?} {descending}");
         }
     }

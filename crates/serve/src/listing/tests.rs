@@ -1,7 +1,7 @@
 //! Folders as they are on a disk, and the pages that are made of them.
 
-use super::order::{By, Order};
-use super::{Format, Wish, content_type, make};
+use super::order::{By, ListingOrder};
+use super::{Format, ListingQuery, content_type, make};
 use crate::version::tests::temporary_folder;
 use flatout_net::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -13,8 +13,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-const HTML: Wish = Wish { format: Format::Html, order: Order { by: By::Name, descending: false } };
-const JSON: Wish = Wish { format: Format::Json, ..HTML };
+const HTML: ListingQuery =
+    ListingQuery { format: Format::Html, order: ListingOrder { by: By::Name, descending: false } };
+const JSON: ListingQuery = ListingQuery { format: Format::Json, ..HTML };
 
 fn put(path: &Path, size_bytes: u64, modified_s: u64) {
     let file = File::create(path).unwrap();
@@ -31,9 +32,9 @@ fn names(listing: &Value) -> Vec<&str> {
     listing["entries"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
 }
 
-fn html_of(root: &Root, name: &str, wish: Wish) -> String {
+fn html_of(root: &Root, name: &str, query: ListingQuery) -> String {
     let shown = format!("/{name}");
-    String::from_utf8(make(root, name.as_bytes(), shown.as_bytes(), false, 1000, wish).unwrap()).unwrap()
+    String::from_utf8(make(root, name.as_bytes(), shown.as_bytes(), false, 1000, query).unwrap()).unwrap()
 }
 
 #[test]
@@ -125,8 +126,8 @@ fn large_folders_are_cut() {
     assert_eq!(names(&cut), ["file1", "file2", "file3"]);
     assert_eq!((&cut["truncated"], &cut["truncated_exact"]), (&Value::from(9), &Value::from(true)));
     // The first by name, whatever the order they are shown in.
-    let wish = Wish { order: Order { by: By::Size, descending: true }, ..JSON };
-    let by_size: Value = serde_json::from_slice(&make(&root, b"", b"/", false, 3, wish).unwrap()).unwrap();
+    let query = ListingQuery { order: ListingOrder { by: By::Size, descending: true }, ..JSON };
+    let by_size: Value = serde_json::from_slice(&make(&root, b"", b"/", false, 3, query).unwrap()).unwrap();
     assert_eq!(names(&by_size), ["file3", "file2", "file1"]);
     let short = json_of(&root, "", false, 2);
     assert_eq!((names(&short).len(), &short["truncated"]), (2, &Value::from(6)));
@@ -185,8 +186,8 @@ fn the_page_has_what_people_need() {
         assert!(!page.contains(absent), "{absent}");
     }
     assert!(page.find("file2.txt").unwrap() < page.find("file10.txt").unwrap());
-    let wish = Wish { order: Order { by: By::Size, descending: true }, ..HTML };
-    let by_size = html_of(&root, "archive/photos 2026/", wish);
+    let query = ListingQuery { order: ListingOrder { by: By::Size, descending: true }, ..HTML };
+    let by_size = html_of(&root, "archive/photos 2026/", query);
     assert!(by_size.contains("aria-sort=\"descending\"><a href=\"?sort=size&amp;order=asc\">Size</a>"));
     let top = html_of(&root, "", HTML);
     assert!(!top.contains("Parent folder") && top.contains("<span aria-current=\"page\">/</span>"));

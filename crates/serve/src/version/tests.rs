@@ -1,7 +1,7 @@
-use super::{Loading, MEMORY_BYTES_MAX, Seen, Version};
+use super::{FileMetadata, Loading, MEMORY_BYTES_MAX, Version};
 use crate::outcome::Outcome;
-use crate::policy::Policy;
-use crate::rules::Rules;
+use crate::policy::HeaderPolicy;
+use crate::rules::FileRules;
 use crate::services::Services;
 use flatout_config::model::Files;
 use flatout_net::response::Body;
@@ -21,10 +21,10 @@ pub(crate) fn temporary_folder(name: &str) -> PathBuf {
 /// Loads `name` as a step with plain settings would, at `unix_ns`.
 fn load(root: &Root, name: &[u8], unix_ns: i128) -> Result<Version, Outcome> {
     let Named::File(identity) = root.identify(name)? else { return Err(Outcome::NotAFile) };
-    let (rules, policy) = (Rules::new(&Files::default(), 1 << 20), std::rc::Rc::new(Policy::default()));
+    let (rules, policy) = (FileRules::new(&Files::default(), 1 << 20), std::rc::Rc::new(HeaderPolicy::default()));
     let services = Services::default();
     let loading = Loading { root, rules: &rules, policy: &policy, services: &services, unix_ns };
-    Version::load(&loading, name, &Seen { index_at: 0, identity, beside: Vec::new() })
+    Version::load(&loading, name, &FileMetadata { index_at: 0, identity, beside: Vec::new() })
 }
 
 fn now_ns() -> i128 {

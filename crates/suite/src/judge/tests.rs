@@ -3,7 +3,7 @@
 use super::{judge, with_unit};
 use crate::document::{Cell, Figure, RunEntry, StepEntry, SuiteReport, Verdict, Why};
 use crate::{Suite, read};
-use flatout_config::Memory;
+use flatout_config::MemorySource;
 use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn suite(checks: &str) -> Suite {
             {checks} }}"
     );
     let path = Path::new("a.kdl");
-    read(path, &Memory::new().file(path, text)).unwrap()
+    read(path, &MemorySource::new().file(path, text)).unwrap()
 }
 
 fn cell(server: &str, n: &str, measure: &str, values: &[f64]) -> Cell {

@@ -11,12 +11,12 @@ pub struct Fixture {
     /// Its place in the file.
     pub place: Place,
     /// Its content.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<FixturePart>,
 }
 
 /// A part of a fixture.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum FixturePart {
     /// A file of random bytes that do not compress.
     Bytes {
         /// Its name in the folder; with names of variables in braces, one for every value.

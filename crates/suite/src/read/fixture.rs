@@ -1,7 +1,7 @@
 //! Parsing of fixtures.
 
 use super::Reader;
-use crate::model::{Fixture, Piece, Placed};
+use crate::model::{Fixture, FixturePart, Placed};
 use flatout_config::Code;
 use flatout_config::syntax::Node;
 
@@ -17,8 +17,8 @@ impl Reader<'_> {
             let piece = match setting.name.as_str() {
                 "bytes" => self.bytes(setting),
                 "text" => self.text_piece(setting),
-                "folder" => self.template_of(setting).map(|from| Piece::Folder { from }),
-                "workload" => Some(Piece::Workload { arguments: self.words_of(setting) }),
+                "folder" => self.template_of(setting).map(|from| FixturePart::Folder { from }),
+                "workload" => Some(FixturePart::Workload { arguments: self.words_of(setting) }),
                 _ => {
                     self.unknown(setting, &["bytes", "text", "folder", "workload"]);
                     None
@@ -29,7 +29,7 @@ impl Reader<'_> {
         fixture
     }
 
-    fn bytes(&mut self, node: &Node) -> Option<Piece> {
+    fn bytes(&mut self, node: &Node) -> Option<FixturePart> {
         self.plain(node, &[]);
         self.no_block(node);
         let [name, bytes] = node.arguments.as_slice() else {
@@ -42,10 +42,10 @@ impl Reader<'_> {
         self.refer_text(&name_placed.text, name.span, &[]);
         self.refer_text(&length.text, bytes.span, &[]);
         self.length(&length, bytes.span);
-        Some(Piece::Bytes { name: name_placed, bytes: length })
+        Some(FixturePart::Bytes { name: name_placed, bytes: length })
     }
 
-    fn text_piece(&mut self, node: &Node) -> Option<Piece> {
+    fn text_piece(&mut self, node: &Node) -> Option<FixturePart> {
         self.plain(node, &["bytes"]);
         self.no_block(node);
         let [name, content] = node.arguments.as_slice() else {
@@ -71,7 +71,7 @@ impl Reader<'_> {
                 self.report.add(Code::TextBad, content.span, message);
             }
         }
-        Some(Piece::Text { name: name_placed, content: content_placed, bytes: length })
+        Some(FixturePart::Text { name: name_placed, content: content_placed, bytes: length })
     }
 
     fn length(&mut self, length: &Placed, span: flatout_config::diagnostic::Span) {

@@ -4,12 +4,12 @@ use super::read;
 use crate::Suite;
 use crate::combine;
 use crate::model::{Against, Bound};
-use flatout_config::{Diagnostics, Memory};
+use flatout_config::{Diagnostics, MemorySource};
 use std::path::Path;
 
 fn load(text: &str) -> Result<Suite, Diagnostics> {
     let path = Path::new("a.kdl");
-    read(path, &Memory::new().file(path, text))
+    read(path, &MemorySource::new().file(path, text))
 }
 
 /// Messages with line and column.

@@ -23,7 +23,7 @@ pub(super) struct Bar {
 }
 
 /// Bars that stand together.
-pub(super) struct Group {
+pub(super) struct BarGroup {
     /// Their common name; may be empty.
     pub name: String,
     /// The bars.
@@ -39,7 +39,7 @@ const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
 
 /// The groups below one another, as one `<svg>` element.
-pub(super) fn draw(title: &str, what: &str, groups: &[Group]) -> String {
+pub(super) fn draw(title: &str, what: &str, groups: &[BarGroup]) -> String {
     let bars = || groups.iter().flat_map(|group| &group.bars);
     let quantity = match bars().next().map(|bar| bar.unit.as_str()) {
         Some("ns") => Quantity::Nanoseconds,
@@ -49,7 +49,7 @@ pub(super) fn draw(title: &str, what: &str, groups: &[Group]) -> String {
     };
     let axis = Axis::linear(what, quantity, bars().map(|bar| bar.max.max(bar.value)));
     let x = |value: f64| LEFT + axis.place(value).unwrap_or(0.0) * (WIDTH - RIGHT - LEFT);
-    let height = |group: &Group| BAR * group.bars.len() as f64 + GAP;
+    let height = |group: &BarGroup| BAR * group.bars.len() as f64 + GAP;
     let bottom = TOP + groups.iter().map(height).sum::<f64>();
     let mut svg = Svg::new(WIDTH, bottom + BOTTOM, title);
     for (place, text) in axis.ticks() {

@@ -1,6 +1,6 @@
 //! A step's charts: lines over a rate, bars over everything else.
 
-use super::bars::{Bar, Group, draw};
+use super::bars::{Bar, BarGroup, draw};
 use super::columns::{is_open, of_pictures};
 use super::figures::{explained, heading};
 use super::seeds::{Beside, beside};
@@ -145,8 +145,8 @@ fn groups(
     axis: &str,
     values: &[(String, String)],
     seeds: &[Beside<'_>],
-) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+) -> Vec<BarGroup> {
+    let mut groups: Vec<BarGroup> = Vec::new();
     for cell in step.cells.iter().filter(|cell| others(cell, axis) == *values) {
         // With one bar per server, the server's name is its label.
         let name = value_of(cell, axis).map_or_else(|| cell.server.clone(), |value| format!("{axis} {value}"));
@@ -154,7 +154,7 @@ fn groups(
             if groups.len() == GROUPS_MAX {
                 break;
             }
-            groups.push(Group { name, bars: Vec::new() });
+            groups.push(BarGroup { name, bars: Vec::new() });
         }
         let (Some(group), Some(figure)) = (groups.last_mut(), cell.figure(measure)) else { continue };
         let look = step.servers.iter().position(|server| *server == cell.server).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! One measurement: a separate `flatout bench`, on the client's cores, in the client's network.
 
-use super::Stop;
+use super::StopRequest;
 use crate::bundle::RunFiles;
 use crate::document::Why;
 use crate::server::instance::{spawn_pinned, tail};
@@ -50,7 +50,7 @@ pub(super) enum Ending {
 }
 
 /// Makes it. `servers` are those that must live on.
-pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &Stop) -> Ending {
+pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &StopRequest) -> Ending {
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
     let Measurement { command: words, files, cores, expected_s } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };

@@ -1,13 +1,13 @@
 //! The engine: existing results, fixtures, runs, and results.
 
 use super::fill::Whereabouts;
-use super::progress::{Clock, Progress};
-use super::{Options, RunError, Stop, now_unix_ms};
+use super::progress::{Clock, SuiteReporter};
+use super::{Options, RunError, StopRequest, now_unix_ms};
 use crate::bundle::{Bundle, BundleError};
 use crate::combine;
 use crate::document::{SCHEMA, ServerEntry, SuiteReport, TestbedEntry, Trouble, VariableValues, Why};
 use crate::model::{Step, Suite};
-use crate::server::{self, Found, Instance, group};
+use crate::server::{self, Instance, LocatedProgram, group};
 use crate::testbed::{self, Network};
 use crate::why::Reason;
 use flatout_config::model::Place;
@@ -19,12 +19,12 @@ use std::path::PathBuf;
 pub(super) struct Engine<'r> {
     pub(super) suite: &'r Suite,
     pub(super) options: &'r Options,
-    pub(super) stop: &'r Stop,
-    pub(super) watch: &'r mut dyn Progress,
+    pub(super) stop: &'r StopRequest,
+    pub(super) watch: &'r mut dyn SuiteReporter,
     pub(super) bundle: Bundle,
     pub(super) report: SuiteReport,
     /// Programs that are there, by server.
-    pub(super) found: BTreeMap<String, Found>,
+    pub(super) found: BTreeMap<String, LocatedProgram>,
     /// Servers that run.
     pub(super) instances: Vec<Instance>,
     /// Their locations.
@@ -46,7 +46,12 @@ pub(super) struct Engine<'r> {
 ///
 /// # Errors
 /// When nothing can be run at all. What goes wrong later is in the result.
-pub fn run(suite: &Suite, options: &Options, watch: &mut dyn Progress, stop: &Stop) -> Result<SuiteReport, RunError> {
+pub fn run(
+    suite: &Suite,
+    options: &Options,
+    watch: &mut dyn SuiteReporter,
+    stop: &StopRequest,
+) -> Result<SuiteReport, RunError> {
     let known: Vec<String> = suite.steps.iter().map(|step| step.name.clone()).collect();
     if let Some(name) = options.only.iter().find(|name| !known.contains(name)) {
         return Err(RunError::StepUnknown(name.clone(), known));

@@ -8,7 +8,7 @@ use crate::document::{Cell, ConfigEntry, ProcessCost, Why};
 use crate::model::{Server, Step};
 use crate::server::instance::{Launch, free_port};
 use crate::server::{Instance, group};
-use crate::testbed::{self, Link, Network};
+use crate::testbed::{self, LinkProperties, Network};
 use crate::why::Reason;
 use flatout_lab::cpu::CpuReading;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ impl<'r> Engine<'r> {
         let link = {
             let fill = self.fill("", values);
             let filled = |text: &Option<crate::model::Placed>| text.as_ref().map(|text| fill.fill(&text.text));
-            Link {
+            LinkProperties {
                 mtu: filled(&testbed.mtu),
                 rate: filled(&testbed.rate),
                 delay: filled(&testbed.delay),

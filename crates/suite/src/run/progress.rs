@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 /// A receiver of a suite's progress.
-pub trait Progress {
+pub trait SuiteReporter {
     /// Reports the current measurement, the progress, and the estimated remaining time in seconds.
-    fn tell(&mut self, told: &Told<'_>);
+    fn tell(&mut self, told: &SuiteProgress<'_>);
 
     /// Something to be read, such as a server that was left out.
     fn say(&mut self, line: &str);
@@ -13,7 +13,7 @@ pub trait Progress {
 
 /// The progress of a suite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Told<'t> {
+pub struct SuiteProgress<'t> {
     /// The current measurement.
     pub what: &'t str,
     /// Measurements done.
@@ -64,10 +64,10 @@ impl Clock {
     }
 
     /// The current progress.
-    pub fn told<'t>(&self, what: &'t str) -> Told<'t> {
+    pub fn told<'t>(&self, what: &'t str) -> SuiteProgress<'t> {
         let known = self.measured_expected_s > 0.0;
         let factor = if known { self.measured_s / self.measured_expected_s } else { 1.0 };
-        Told { what, done: self.done, all: self.all, left_s: self.expected_left_s * factor }
+        SuiteProgress { what, done: self.done, all: self.all, left_s: self.expected_left_s * factor }
     }
 }
 

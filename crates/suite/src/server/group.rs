@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The kernel's data of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct ProcessEntry {
     parent: u32,
     group: u32,
     is_zombie: bool,
 }
 
 /// All processes there are.
-fn table() -> BTreeMap<u32, Entry> {
+fn table() -> BTreeMap<u32, ProcessEntry> {
     let mut table = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
@@ -28,12 +28,12 @@ fn table() -> BTreeMap<u32, Entry> {
     table
 }
 
-fn parse(stat: &str) -> Option<Entry> {
+fn parse(stat: &str) -> Option<ProcessEntry> {
     // The program's name may itself hold blanks and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let is_zombie = fields.next()? == "Z";
-    Some(Entry { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()?, is_zombie })
+    Some(ProcessEntry { parent: fields.next()?.parse().ok()?, group: fields.next()?.parse().ok()?, is_zombie })
 }
 
 /// The processes of the server that was started as `leader`, zombies left out.
@@ -48,7 +48,7 @@ pub fn members_below(process: u32) -> BTreeSet<u32> {
     with_descendants(&table(), BTreeSet::from([process]))
 }
 
-fn with_descendants(table: &BTreeMap<u32, Entry>, mut members: BTreeSet<u32>) -> BTreeSet<u32> {
+fn with_descendants(table: &BTreeMap<u32, ProcessEntry>, mut members: BTreeSet<u32>) -> BTreeSet<u32> {
     loop {
         let before = members.len();
         let more: Vec<u32> =

@@ -25,7 +25,7 @@ const KILL: i32 = 9;
 
 /// A program that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct LocatedProgram {
     /// Where.
     pub path: PathBuf,
     /// Its version output, in one line.
@@ -36,13 +36,13 @@ pub struct Found {
 ///
 /// # Errors
 /// Why it cannot be used here, with the package that brings it.
-pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<Found, Why> {
+pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<LocatedProgram, Why> {
     let name = program.name.text.as_str();
     let from_package = |package: &Option<String>| {
         package.as_ref().map_or_else(String::new, |package| format!("; the Debian package {package} brings it"))
     };
     if name == "flatout" {
-        return Ok(Found { path: own.to_owned(), version: Some(format!("flatout {own_version}")) });
+        return Ok(LocatedProgram { path: own.to_owned(), version: Some(format!("flatout {own_version}")) });
     }
     let path = look_up(name).ok_or_else(|| {
         Reason::ProgramMissing.why(format!("{name} is not installed{}", from_package(&program.package)))
@@ -52,7 +52,7 @@ pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<Found, W
             return Err(Reason::NeedMissing.why(format!("{} is not installed{}", file.text, from_package(package))));
         }
     }
-    let Some(asked) = &program.version else { return Ok(Found { path, version: None }) };
+    let Some(asked) = &program.version else { return Ok(LocatedProgram { path, version: None }) };
     let said = say_version(&path, &asked.from);
     let found = version::parse(&said);
     let line = said.lines().find(|line| !version::parse(line).is_empty()).unwrap_or("").trim().to_owned();
@@ -63,7 +63,7 @@ pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<Found, W
     if !version::is_at_least(&found, &asked.at_least) {
         return Err(too_old(name, &found, asked, &from_package(&program.package)));
     }
-    Ok(Found { path, version: Some(line) })
+    Ok(LocatedProgram { path, version: Some(line) })
 }
 
 fn too_old(name: &str, found: &[u64], asked: &VersionAsked, package: &str) -> Why {

@@ -16,7 +16,7 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A control group; dropped, it is taken away.
 #[derive(Debug)]
-pub struct Share {
+pub struct ControlGroup {
     folder: PathBuf,
 }
 
@@ -26,7 +26,7 @@ pub fn fault(text: &str) -> Option<String> {
     (!fits).then(|| format!("{text:?} is no share of a core's time: it is 0.001 to 1"))
 }
 
-impl Share {
+impl ControlGroup {
     /// Makes one.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         remove(&self.folder);
     }

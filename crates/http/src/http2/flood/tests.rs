@@ -1,4 +1,4 @@
-use super::{Flood, Offence, Watch};
+use super::{Flood, FloodGuard, Offence};
 use crate::feed::assert_pieces_agree;
 use crate::http2::frame::{PREFACE, flag, kind};
 use std::collections::HashSet;
@@ -8,8 +8,8 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-fn watch() -> Watch {
-    let mut watch = Watch::new();
+fn watch() -> FloodGuard {
+    let mut watch = FloodGuard::new();
     watch.handle_received(0, PREFACE).unwrap();
     assert!(!watch.has_begun());
     watch.handle_received(0, &frame(kind::SETTINGS, 0, &[])).unwrap();
@@ -17,7 +17,11 @@ fn watch() -> Watch {
 }
 
 /// Frames until the watch has had enough, of 10,000.
-fn frames_until(flood: Flood, frames: &[Vec<u8>], send: impl Fn(&mut Watch, &[u8]) -> Result<(), Offence>) -> usize {
+fn frames_until(
+    flood: Flood,
+    frames: &[Vec<u8>],
+    send: impl Fn(&mut FloodGuard, &[u8]) -> Result<(), Offence>,
+) -> usize {
     let mut watch = watch();
     for (count, frame) in (1..=10_000).zip(frames.iter().cycle()) {
         if let Err(found) = send(&mut watch, frame) {
@@ -109,7 +113,7 @@ fn cuts_change_no_decision() {
         bytes.extend(frame(kind::PING, 0, &[0; 8]));
         bytes.extend(frame(kind::HEADERS, 4, &[0x82; 20]));
     }
-    assert_pieces_agree(&bytes, Watch::new, |watch, piece, _| {
+    assert_pieces_agree(&bytes, FloodGuard::new, |watch, piece, _| {
         watch.handle_received(0, piece).map(|()| (piece.len(), false))
     });
 }
@@ -117,7 +121,7 @@ fn cuts_change_no_decision() {
 #[test]
 fn the_first_frame_is_settings() {
     for first in [frame(kind::PING, 0, &[0; 8]), frame(kind::SETTINGS, flag::ACK, &[])] {
-        let mut watch = Watch::new();
+        let mut watch = FloodGuard::new();
         assert_eq!(watch.handle_received(0, &[&PREFACE[..], &first].concat()), Err(Offence::NoSettings));
     }
 }

@@ -1,5 +1,5 @@
 use super::{MergeError, merge};
-use crate::agent::muster::{AgentLoss, AgentResult};
+use crate::agent::coordinator::{AgentLoss, AgentResult};
 use crate::view::fixture;
 use serde_json::Value;
 

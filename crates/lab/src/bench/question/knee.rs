@@ -1,24 +1,24 @@
 //! The highest rate that meets a requirement.
 
 use super::at_rate;
-use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
+use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
 use flatout_load::judge::validity::REACHED_SHARE_MIN;
 use flatout_load::judge::{InvalidReason, Threshold};
 use flatout_load::report::StepReport;
-use flatout_load::stats::knee::{KneeEnding, KneePlan, Search, TrialOutcome};
+use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
 use serde_json::json;
 
 /// Runs levels at the rates that the search selects.
 pub fn find_knee(
-    ask: Ask,
-    books: Option<Books>,
+    ask: BenchSpec,
+    counter_source: Option<CounterSource>,
     requirement: &Threshold,
     plan: KneePlan,
-    progress: &mut dyn Progress,
+    progress: &mut dyn ProgressReceiver,
 ) -> Result<BenchReport, BenchError> {
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
-    let mut bench = Bench::prepare(ask, books)?;
-    let mut search = Search::new(plan);
+    let mut bench = Bench::prepare(ask, counter_source)?;
+    let mut search = KneeSearch::new(plan);
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
         // A rate for which the client has too few ports reveals nothing about the server; the search continues below

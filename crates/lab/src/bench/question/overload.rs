@@ -1,7 +1,7 @@
 //! Behaviour under overload: goodput beyond the peak, and the time of recovery.
 
 use super::{at_rate, with_levels};
-use crate::bench::{Ask, Bench, BenchError, BenchReport, Books, Progress};
+use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
 use flatout_load::plan::{Loop, Plan, Stop};
 use flatout_load::record::Recorder;
 use flatout_load::report::StepReport;
@@ -34,14 +34,14 @@ pub struct OverloadPlan {
 
 /// Runs the levels beyond the peak, and the recovery.
 pub fn overload(
-    ask: Ask,
-    books: Option<Books>,
+    ask: BenchSpec,
+    counter_source: Option<CounterSource>,
     plan: &OverloadPlan,
-    progress: &mut dyn Progress,
+    progress: &mut dyn ProgressReceiver,
 ) -> Result<BenchReport, BenchError> {
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let requests_per_arrival = base.arrival().requests;
-    let mut bench = Bench::prepare(ask, books)?;
+    let mut bench = Bench::prepare(ask, counter_source)?;
     // Plans have rates of arrivals; results are in requests.
     let peak_per_s = if let Some(rate) = plan.peak_per_s {
         rate

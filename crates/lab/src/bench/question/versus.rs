@@ -1,13 +1,13 @@
 //! Comparison of two servers or URLs: interleaved blocks, after an A/A baseline.
 
-use crate::bench::{Ask, Bench, BenchError, BenchReport, Progress};
+use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, ProgressReceiver};
 use flatout_load::judge::{Figure, FigureVerdict, InvalidReason};
 use flatout_load::plan::{Plan, Stop};
 use flatout_load::report::StepReport;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
 use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared};
-use flatout_load::stats::order::{Block, Order, Side};
+use flatout_load::stats::order::{RunBlock, RunOrder, Side};
 use serde_json::json;
 
 /// Blocks of each comparison: A/A, and A/B.
@@ -18,11 +18,15 @@ const TURN_NS_MIN: u64 = 200_000_000;
 
 /// Runs two specifications interleaved and compares them. Returns the first one's report, with the comparison in its
 /// findings.
-pub fn versus(ask: Ask, other: Ask, progress: &mut dyn Progress) -> Result<BenchReport, BenchError> {
+pub fn versus(
+    ask: BenchSpec,
+    other: BenchSpec,
+    progress: &mut dyn ProgressReceiver,
+) -> Result<BenchReport, BenchError> {
     let plan = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let other_url = other.url.to_string();
     let turn = turn_of(&plan);
-    let order = Order::Abba;
+    let order = RunOrder::Abba;
     let sides = order.sides(BLOCKS);
     let blocks = order.blocks(&sides);
     let (mut first, mut second) = (Bench::prepare(ask, None)?, Bench::prepare(other, None)?);
@@ -139,7 +143,7 @@ struct Compared {
     not_compared: Vec<NotCompared>,
 }
 
-fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[Turn]) -> Compared {
+fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: &[Turn]) -> Compared {
     let bootstrap = Bootstrap::new(seed);
     let ratio = |turns: &[Turn], pick: &dyn Fn(&Turn) -> f64| -> Option<Interval> {
         let sum = |runs: &[usize]| runs.iter().map(|run| pick(&turns[*run])).sum::<f64>();
@@ -179,7 +183,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[Block], same: &[Turn], turns: &[T
 mod tests {
     use super::{BLOCKS, Compared, NotCompared, Turn, compare};
     use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
-    use flatout_load::stats::order::{Order, Side};
+    use flatout_load::stats::order::{RunOrder, Side};
 
     fn turn(reasons: &[InvalidReason]) -> Turn {
         let invalid: Vec<Invalid> =
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_in_one_turn_of_a_side_is_not_compared() {
-        let order = Order::Abba;
+        let order = RunOrder::Abba;
         let sides = order.sides(BLOCKS);
         let blocks = order.blocks(&sides);
         let compared = |last_of_b: &[InvalidReason]| {

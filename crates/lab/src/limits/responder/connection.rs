@@ -8,13 +8,13 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// A persistent connection of the loop.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ResponderConnection {
     pub(super) socket: OwnedFd,
     pub(super) ends: HeadEnds,
     pub(super) owed_bytes: u64,
 }
 
-impl Connection {
+impl ResponderConnection {
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self { socket, ends: HeadEnds::default(), owed_bytes: 0 }
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Responses are concatenated up to this many bytes, so that a few pipelined requests need one send.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
-/// Upper bound of the body of [`Reply::Memory`], which is in memory completely.
+/// Upper bound of the body of [`ResponderReply::Memory`], which is in memory completely.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Upper bound of one sendfile call, slightly below the kernel's own.
@@ -23,7 +23,7 @@ const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The response to every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ResponderReply {
     /// A body of this many bytes, sent from memory together with its head.
     Memory {
         /// Length of the body, up to 1 GiB.
@@ -79,7 +79,7 @@ impl From<Errno> for ReplyError {
     }
 }
 
-impl Reply {
+impl ResponderReply {
     /// Builds the response.
     pub(super) fn assemble(&self, closes: bool) -> Result<Assembled, ReplyError> {
         match self {

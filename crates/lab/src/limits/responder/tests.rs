@@ -1,9 +1,9 @@
-use super::{Reply, Responder, ResponderPlan};
+use super::{Responder, ResponderPlan, ResponderReply};
 use crate::cores::Placement;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-fn start(reply: Reply, closes: bool, threads: usize) -> Responder {
+fn start(reply: ResponderReply, closes: bool, threads: usize) -> Responder {
     let address = "127.0.0.1:0".parse().unwrap();
     Responder::start(&ResponderPlan { address, placements: vec![Placement::Anywhere; threads], reply, closes }).unwrap()
 }
@@ -31,7 +31,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
 fn close_mode_answers_once_and_closes() {
-    let responder = start(Reply::Memory { body_bytes: 1024 }, true, 2);
+    let responder = start(ResponderReply::Memory { body_bytes: 1024 }, true, 2);
     for _ in 0..20 {
         let answer = ask(&responder, REQUEST, None);
         assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
@@ -43,7 +43,7 @@ fn close_mode_answers_once_and_closes() {
 
 #[test]
 fn close_mode_waits_for_a_head_that_arrives_in_pieces() {
-    let responder = start(Reply::Memory { body_bytes: 1 }, true, 1);
+    let responder = start(ResponderReply::Memory { body_bytes: 1 }, true, 1);
     let mut stream = TcpStream::connect(responder.address()).unwrap();
     for piece in REQUEST.chunks(5) {
         stream.write_all(piece).unwrap();
@@ -57,8 +57,8 @@ fn close_mode_waits_for_a_head_that_arrives_in_pieces() {
 #[test]
 fn a_lent_body_arrives_as_a_copied_one_does() {
     for closes in [false, true] {
-        let responder = start(Reply::MemoryLent { body_bytes: 200_000 }, closes, 1);
-        let copied = start(Reply::Memory { body_bytes: 200_000 }, closes, 1);
+        let responder = start(ResponderReply::MemoryLent { body_bytes: 200_000 }, closes, 1);
+        let copied = start(ResponderReply::Memory { body_bytes: 200_000 }, closes, 1);
         let whole = ask(&copied, b"GET / HTTP/1.0\r\n\r\n", if closes { None } else { Some(200_100) });
         for _ in 0..20 {
             let count = if closes { None } else { Some(whole.len()) };
@@ -69,10 +69,10 @@ fn a_lent_body_arrives_as_a_copied_one_does() {
 
 #[test]
 fn pipelined_requests_are_each_answered() {
-    let responder = start(Reply::Memory { body_bytes: 1000 }, false, 1);
+    let responder = start(ResponderReply::Memory { body_bytes: 1000 }, false, 1);
     let one = ask(&responder, REQUEST, Some(1)).len();
     assert_eq!(one, 1);
-    let head_bytes = Reply::Memory { body_bytes: 1000 }.assemble(false).unwrap().owed_bytes(1) as usize - 1000;
+    let head_bytes = ResponderReply::Memory { body_bytes: 1000 }.assemble(false).unwrap().owed_bytes(1) as usize - 1000;
     let answer = ask(&responder, &REQUEST.repeat(200), Some(200 * (head_bytes + 1000)));
     assert_eq!(count(&answer, b"HTTP/1.1 200 OK"), 200);
 }
@@ -82,8 +82,11 @@ fn large_bodies_arrive_whole_however_they_are_sent() {
     let size = 5_000_017_u64;
     let folder = std::env::temp_dir().join(format!("flatout-responder-{}", std::process::id()));
     std::fs::write(&folder, vec![b'x'; size as usize]).unwrap();
-    let replies =
-        [Reply::Memory { body_bytes: size }, Reply::MemoryFile { body_bytes: size }, Reply::File(folder.clone())];
+    let replies = [
+        ResponderReply::Memory { body_bytes: size },
+        ResponderReply::MemoryFile { body_bytes: size },
+        ResponderReply::File(folder.clone()),
+    ];
     for reply in replies {
         let responder = start(reply.clone(), false, 1);
         let head_bytes = reply.assemble(false).unwrap().owed_bytes(1) as usize - size as usize;
@@ -96,8 +99,8 @@ fn large_bodies_arrive_whole_however_they_are_sent() {
 
 #[test]
 fn what_cannot_be_assembled_says_why() {
-    let refuse = |reply: Reply| reply.assemble(false).unwrap_err().into_io().to_string();
-    assert!(refuse(Reply::Memory { body_bytes: u64::MAX }).contains("most held in memory"));
-    assert!(refuse(Reply::File("/proc/self/status".into())).contains("empty or no regular file"));
-    assert!(refuse(Reply::File("/nonexistent".into())).contains("No such file"));
+    let refuse = |reply: ResponderReply| reply.assemble(false).unwrap_err().into_io().to_string();
+    assert!(refuse(ResponderReply::Memory { body_bytes: u64::MAX }).contains("most held in memory"));
+    assert!(refuse(ResponderReply::File("/proc/self/status".into())).contains("empty or no regular file"));
+    assert!(refuse(ResponderReply::File("/nonexistent".into())).contains("No such file"));
 }

@@ -1,6 +1,6 @@
 //! The loop itself: one thread's listener, its connections, and one epoll instance.
 
-use super::connection::Connection;
+use super::connection::ResponderConnection;
 use super::reply::Assembled;
 use flatout_net::socket::take_zerocopy_notices;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -29,7 +29,7 @@ pub(super) struct Worker {
     reply: Arc<Assembled>,
     closes: bool,
     /// By descriptor number, which the kernel keeps small.
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<ResponderConnection>>,
     buffer: Box<[u8; RECEIVE_BYTES]>,
 }
 
@@ -72,7 +72,7 @@ impl Worker {
     fn accept_all(&mut self) -> io::Result<()> {
         loop {
             match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.handle_accepted(Connection::new(socket))?,
+                Ok(socket) => self.handle_accepted(ResponderConnection::new(socket))?,
                 Err(Errno::AGAIN) => return Ok(()),
                 // Both are caused by the peer and concern only that connection.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -81,7 +81,7 @@ impl Worker {
         }
     }
 
-    fn handle_accepted(&mut self, mut connection: Connection) -> io::Result<()> {
+    fn handle_accepted(&mut self, mut connection: ResponderConnection) -> io::Result<()> {
         // In close mode the request came with the connection: its response needs no epoll. A persistent connection is
         // registered once anyway, and registration reports its readiness.
         if self.closes && self.serve(&mut connection) == After::Close {
@@ -106,7 +106,7 @@ impl Worker {
     }
 
     /// Receives once (again only if the buffer was filled) and sends all owed bytes.
-    fn serve(&mut self, connection: &mut Connection) -> After {
+    fn serve(&mut self, connection: &mut ResponderConnection) -> After {
         if self.reply.is_lent() {
             take_zerocopy_notices(connection.socket.as_fd());
         }

@@ -1,9 +1,9 @@
 use super::{print_bench, print_limits};
-use crate::bench::{Ask, BenchReport, Limit, ServerFound};
+use crate::bench::{BenchReport, BenchSpec, Limit, ServerFound};
 use crate::cores::CorePair;
 use crate::limits::{Gap, LimitsPlan, LimitsReport, Measure, Roles};
 use crate::machine::Machine;
-use crate::request::Field;
+use crate::request::RequestField;
 use crate::spread::Spread;
 use crate::target::TargetUnknown;
 use crate::url::Url;
@@ -134,7 +134,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             thresholds: Vec::new(),
             findings: serde_json::Map::new(),
         },
-        asked: Ask::new(url, plan).unwrap(),
+        asked: BenchSpec::new(url, plan).unwrap(),
         address: "127.0.0.1:8080".parse().unwrap(),
         threads: 1,
         machine,
@@ -255,7 +255,7 @@ fn both_views_have_the_same_notes() {
 #[test]
 fn secrets_that_were_sent_are_not_kept() {
     let mut report = report(|_| {});
-    report.asked.fields = vec![Field::parse("Cookie: a=b").unwrap(), Field::parse("X: y").unwrap()];
+    report.asked.fields = vec![RequestField::parse("Cookie: a=b").unwrap(), RequestField::parse("X: y").unwrap()];
     let value = bench_value(&report);
     let fields = value["request"]["fields"].as_array().unwrap();
     let value_of = |name: &str| fields.iter().find(|field| field["name"] == name).unwrap()["value"].clone();

@@ -1,6 +1,6 @@
-//! From a [`Watch`] to a screen.
+//! From a [`DisplayState`] to a screen.
 
-use super::{CLASSES_A_ROW, Reading, Watch};
+use super::{CLASSES_A_ROW, DisplayState, IntervalReading};
 use flatout_load::record::series::heat_floor_ns;
 use flatout_units::show;
 use ratatui::Frame;
@@ -21,7 +21,7 @@ const RATE_HEIGHT: u16 = 5;
 const DEPTHS: [(char, u8); 5] = [('·', 24), ('░', 31), ('▒', 37), ('▓', 148), ('█', 226)];
 
 /// Draws a run; without colours where those are not wanted.
-pub fn draw(watch: &Watch, frame: &mut Frame, coloured: bool) {
+pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     let [head, figures, rate, heat_title, heat, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(2),
@@ -46,7 +46,7 @@ pub fn draw(watch: &Watch, frame: &mut Frame, coloured: bool) {
     frame.render_widget(Paragraph::new(words), foot);
 }
 
-fn figure_lines(watch: &Watch, coloured: bool) -> Vec<Line<'static>> {
+fn figure_lines(watch: &DisplayState, coloured: bool) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let last = watch.readings.back().cloned().unwrap_or_default();
     let time = |value_ns: Option<u64>| value_ns.map_or_else(|| "-".to_owned(), |ns| show::duration(ns as f64));
@@ -70,11 +70,11 @@ fn figure_lines(watch: &Watch, coloured: bool) -> Vec<Line<'static>> {
 }
 
 /// The last readings that fit, oldest first.
-fn recent(watch: &Watch, width: u16) -> impl Iterator<Item = &Reading> {
+fn recent(watch: &DisplayState, width: u16) -> impl Iterator<Item = &IntervalReading> {
     watch.readings.iter().skip(watch.readings.len().saturating_sub(usize::from(width)))
 }
 
-fn add_rate(watch: &Watch, frame: &mut Frame, area: Rect, coloured: bool) {
+fn add_rate(watch: &DisplayState, frame: &mut Frame, area: Rect, coloured: bool) {
     let [labels, curve] = Layout::horizontal([Constraint::Length(LABEL_WIDTH), Constraint::Min(1)]).areas(area);
     let rates: Vec<u64> = recent(watch, curve.width).map(|reading| reading.responses_per_s.round() as u64).collect();
     let most = rates.iter().copied().max().unwrap_or(0).max(1);
@@ -86,9 +86,9 @@ fn add_rate(watch: &Watch, frame: &mut Frame, area: Rect, coloured: bool) {
     frame.render_widget(Sparkline::default().data(&rates).max(most).style(style), curve);
 }
 
-fn add_heat(watch: &Watch, buffer: &mut Buffer, area: Rect, coloured: bool) {
+fn add_heat(watch: &DisplayState, buffer: &mut Buffer, area: Rect, coloured: bool) {
     let width = area.width.saturating_sub(LABEL_WIDTH);
-    let readings: Vec<&Reading> = recent(watch, width).collect();
+    let readings: Vec<&IntervalReading> = recent(watch, width).collect();
     let rows = || readings.iter().flat_map(|reading| reading.heat.keys().copied());
     let (Some(low), Some(high)) = (rows().min(), rows().max()) else { return };
     // Where there are more rows than lines, several share one.

@@ -3,8 +3,8 @@
 //! It is drawn on standard error, so that results on standard output can be piped on. Keys keep their meaning: Ctrl-C is
 //! still SIGINT, which ends the run as it does without a screen. Only their echo is off, as it would spoil the picture.
 
-use super::{Standing, Watch, draw};
-use crate::bench::{Live, Phase, Progress};
+use super::{DisplayState, RunProgress, draw};
+use crate::bench::{Live, Phase, ProgressReceiver};
 use flatout_load::plan::Plan;
 use flatout_net::client::watch_endings;
 use flatout_report::style::Style;
@@ -31,7 +31,7 @@ const SIZE_MIN: (u16, u16) = (40, 14);
 #[derive(Debug)]
 pub struct LiveScreen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
-    watch: Watch,
+    watch: DisplayState,
     coloured: bool,
     /// When the present part began.
     begun: Instant,
@@ -52,11 +52,11 @@ impl LiveScreen {
         let coloured = Style::of(&stderr) == Style::COLOURED;
         let terminal = Terminal::new(CrosstermBackend::new(stderr));
         let terminal = terminal.inspect_err(|_| give_back())?;
-        Ok(Some(Self { terminal, watch: Watch::new(title), coloured, begun: Instant::now(), is_open: false }))
+        Ok(Some(Self { terminal, watch: DisplayState::new(title), coloured, begun: Instant::now(), is_open: false }))
     }
 
     /// Shows where the run stands.
-    pub fn show(&mut self, standing: Standing) {
+    pub fn show(&mut self, standing: RunProgress) {
         self.watch.push(standing);
         let (watch, coloured) = (&self.watch, self.coloured);
         // Without a terminal to write to there is nobody to tell.
@@ -70,7 +70,7 @@ impl Drop for LiveScreen {
     }
 }
 
-impl Progress for LiveScreen {
+impl ProgressReceiver for LiveScreen {
     fn is_live(&self) -> bool {
         true
     }
@@ -91,7 +91,7 @@ impl Progress for LiveScreen {
             let at_s = self.begun.elapsed().as_secs_f64();
             let (responses, failures) = (live.responses, live.failures);
             let lag = self.is_open.then_some(&live.lag);
-            self.show(Standing { at_s, responses, failures, response: &live.latency, lag });
+            self.show(RunProgress { at_s, responses, failures, response: &live.latency, lag });
         }
     }
 }

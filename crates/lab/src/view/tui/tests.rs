@@ -1,4 +1,4 @@
-use super::{Standing, Watch, draw};
+use super::{DisplayState, RunProgress, draw};
 use hdrhistogram::Histogram;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -11,7 +11,7 @@ fn histogram(values_ns: &[(u64, u64)]) -> Histogram<u64> {
     histogram
 }
 
-fn screen(watch: &Watch, width: u16, height: u16) -> Vec<String> {
+fn screen(watch: &DisplayState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(watch, frame, false)).unwrap();
     let buffer = terminal.backend().buffer().clone();
@@ -19,14 +19,14 @@ fn screen(watch: &Watch, width: u16, height: u16) -> Vec<String> {
     (0..height).map(row).collect()
 }
 
-fn watched() -> Watch {
-    let mut watch = Watch::new("http://127.0.0.1/");
+fn watched() -> DisplayState {
+    let mut watch = DisplayState::new("http://127.0.0.1/");
     watch.begin("step 1 of 3", Some(1_000.0));
     let lag = histogram(&[(20_000, 10)]);
     let first = histogram(&[(1_000_000, 400)]);
-    watch.push(Standing { at_s: 0.5, responses: 400, failures: 0, response: &first, lag: Some(&lag) });
+    watch.push(RunProgress { at_s: 0.5, responses: 400, failures: 0, response: &first, lag: Some(&lag) });
     let second = histogram(&[(1_000_000, 800), (64_000_000, 5)]);
-    watch.push(Standing { at_s: 1.0, responses: 805, failures: 3, response: &second, lag: Some(&lag) });
+    watch.push(RunProgress { at_s: 1.0, responses: 805, failures: 3, response: &second, lag: Some(&lag) });
     watch
 }
 
@@ -41,7 +41,7 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
     let mut watch = watched();
     // The next part counts from nothing again.
     watch.begin("step 2 of 3", None);
-    watch.push(Standing { at_s: 0.5, responses: 10, failures: 1, response: &histogram(&[(5_000, 10)]), lag: None });
+    watch.push(RunProgress { at_s: 0.5, responses: 10, failures: 1, response: &histogram(&[(5_000, 10)]), lag: None });
     assert_eq!((watch.responses, watch.failures), (815, 4));
     assert!((watch.readings.back().unwrap().responses_per_s - 20.0).abs() < 1e-9);
 }
@@ -66,11 +66,11 @@ fn the_screen_has_rate_heat_errors_and_lag() {
 fn any_size_and_nothing_known_are_drawn_without_panic() {
     for (width, height) in [(1, 1), (5, 3), (40, 14), (300, 100)] {
         screen(&watched(), width, height);
-        screen(&Watch::new(""), width, height);
+        screen(&DisplayState::new(""), width, height);
     }
-    let mut watch = Watch::new("x");
+    let mut watch = DisplayState::new("x");
     for second in 1..2_000 {
-        watch.push(Standing {
+        watch.push(RunProgress {
             at_s: f64::from(second),
             responses: 0,
             failures: 0,

@@ -1,4 +1,4 @@
-use super::{BATCHES_MIN, Steady, Watch, judge, mser5};
+use super::{BATCHES_MIN, Steady, WarmupDetector, judge, mser5};
 use crate::random::Random;
 
 /// `count` batches about a level that is a function of the time, with a deviation of 3 % of 100.
@@ -65,11 +65,11 @@ fn mser_keeps_everything_of_a_constant() {
 
 #[test]
 fn a_watch_waits_for_a_warm_up_to_end() {
-    let mut watch = Watch::new();
+    let mut watch = WarmupDetector::new();
     let batches = noisy(3, 200, |index| if index < 40 { 400.0 - 7.5 * f64::from(index) } else { 100.0 });
     let found = batches.iter().position(|mean| watch.push(*mean)).unwrap();
     assert!((45..=120).contains(&found), "{found}");
-    let mut never = Watch::new();
+    let mut never = WarmupDetector::new();
     assert!(!noisy(3, 500, |index| 100.0 * 1.02_f64.powf(f64::from(index))).iter().any(|mean| never.push(*mean)));
     assert_eq!(never.outcome(), Steady::Never);
 }

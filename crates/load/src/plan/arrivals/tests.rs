@@ -1,4 +1,4 @@
-use super::{ArrivalKind, Arrivals, Level, Lines};
+use super::{ArrivalKind, Arrivals, Level, ReplayLines};
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use std::sync::Arc;
 
@@ -92,13 +92,13 @@ fn a_rate_that_ends_at_nought_ends() {
 
 #[test]
 fn a_replay_gives_its_own_times() {
-    let arrivals = Arrivals::replay(Arc::new(Lines::of([(5, 0), (5, 1), (9, 0)])));
+    let arrivals = Arrivals::replay(Arc::new(ReplayLines::of([(5, 0), (5, 1), (9, 0)])));
     assert_eq!(arrivals.times(1).collect::<Vec<_>>(), vec![5, 5, 9]);
     let mut times = arrivals.times(1);
     times.leave_out(2);
     assert_eq!((times.index(), times.next(), times.next()), (2, Some(9), None));
     assert!((arrivals.rate_mean_until(9) - 2.0 * 1e9 / 9.0).abs() < 1.0);
-    let late = Arrivals::replay(Arc::new(Lines::of([(2, 0), (1, 0)])));
+    let late = Arrivals::replay(Arc::new(ReplayLines::of([(2, 0), (1, 0)])));
     assert!(late.check().unwrap_err().to_string().contains("request 2"));
 }
 

@@ -1,4 +1,4 @@
-use super::{Hdr, Log, ROWS_MAX, Row};
+use super::{Hdr, HistogramLog, ROWS_MAX, Row};
 
 /// Rows that the Java library wrote (`jHiccup`), from the test data of the `hdrhistogram` crate.
 const JAVA: &str = include_str!("tagged.hlog");
@@ -13,7 +13,7 @@ fn row(tag: &str, values: &[u64]) -> Row {
 
 #[test]
 fn logs_of_the_java_library_are_read() {
-    let log = Log::parse(JAVA).unwrap();
+    let log = HistogramLog::parse(JAVA).unwrap();
     assert_eq!(log.started_unix_s, Some(1_441_812_279.474));
     assert_eq!(log.rows.len(), 4);
     assert_eq!((log.rows[0].tag.as_deref(), log.rows[1].tag.as_deref()), (None, Some("A")));
@@ -29,22 +29,22 @@ fn logs_of_the_java_library_are_read() {
 #[test]
 fn what_was_written_is_read_again() {
     let rows = vec![row("response", &[1, 5, 1_000_000, u64::MAX]), row("lag", &[])];
-    let log = Log { started_unix_s: Some(1_000_000_000.5), base_unix_s: Some(7.0), rows };
+    let log = HistogramLog { started_unix_s: Some(1_000_000_000.5), base_unix_s: Some(7.0), rows };
     let text = log.encode();
     assert!(
         text.starts_with("#[Histogram log format version 1.3]\n#[StartTime: 1000000000.500 (seconds since epoch)]\n")
     );
     assert!(text.lines().nth(4).unwrap().starts_with("Tag=response,0.500,10.250,"));
     assert!(text.lines().all(|line| !line.contains("Compressed") || line.starts_with('"')));
-    assert_eq!(Log::parse(&text).unwrap(), log);
-    assert_eq!(Log::parse(&text.replace('\n', "\r\n")).unwrap(), log);
+    assert_eq!(HistogramLog::parse(&text).unwrap(), log);
+    assert_eq!(HistogramLog::parse(&text.replace('\n', "\r\n")).unwrap(), log);
 }
 
 #[test]
 fn a_tag_cannot_break_its_row() {
-    let mut log = Log { rows: vec![row("a", &[3])], ..Log::default() };
+    let mut log = HistogramLog { rows: vec![row("a", &[3])], ..HistogramLog::default() };
     log.rows[0].tag = Some("one, two\n#three".to_owned());
-    let read = Log::parse(&log.encode()).unwrap();
+    let read = HistogramLog::parse(&log.encode()).unwrap();
     assert_eq!(read.rows[0].tag.as_deref(), Some("onetwo#three"));
 }
 
@@ -70,13 +70,13 @@ fn hostile_logs_are_refused_with_the_line() {
         (format!("1,2,3,{}", &good[..good.len() - 4]), "lengths disagree"),
     ] {
         let text = format!("#[Histogram log format version 1.3]\n\n{line}\n");
-        let error = Log::parse(&text).unwrap_err();
+        let error = HistogramLog::parse(&text).unwrap_err();
         assert_eq!(error.line, 3, "{line}");
         assert!(error.to_string().contains(reason), "{line}: {error}");
     }
     let many = format!("1,2,3,{good}\n").repeat(ROWS_MAX + 1);
     assert_eq!(
-        Log::parse(&many).unwrap_err().line,
+        HistogramLog::parse(&many).unwrap_err().line,
         super::COUNTS_MAX / Hdr::new().unwrap().histogram().distinct_values() + 1
     );
 }

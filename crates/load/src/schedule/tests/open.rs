@@ -1,5 +1,5 @@
 use super::{Begin, Fate, MS, Outcome, SECOND_NS, answered, assert_requests_distinct, run, run_watched};
-use crate::plan::{ArrivalKind, Arrivals, Dist, Lines, Loop, Plan, Stop, Visit, WarmUp};
+use crate::plan::{ArrivalKind, Arrivals, Dist, Loop, Plan, ReplayLines, Stop, Visit, WarmUp};
 use std::sync::Arc;
 
 fn open(kind: ArrivalKind, rate_per_s: f64, connections: u32, stop: Stop) -> Plan {
@@ -254,7 +254,7 @@ fn bursts_are_sent_whole() {
 fn a_replay_keeps_the_times_of_its_log() {
     let times = [0, MS, MS, 50 * MS, 51 * MS];
     let plan = Plan {
-        kind: Loop::Open(Arrivals::replay(Arc::new(Lines::of(times.into_iter().zip([0, 1, 0, 2, 1]))))),
+        kind: Loop::Open(Arrivals::replay(Arc::new(ReplayLines::of(times.into_iter().zip([0, 1, 0, 2, 1]))))),
         connections: 3,
         stop: Stop::Count(1_000),
         ..Plan::default()

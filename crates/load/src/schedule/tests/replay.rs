@@ -1,7 +1,7 @@
 //! Replays: a client of the log has connections of its own, and no other uses them.
 
 use super::{Begin, Begun, Fate, MS, Outcome, SECOND_NS, Schedule, answered, run};
-use crate::plan::{Arrivals, Lines, Loop, Plan, Stop, Visit};
+use crate::plan::{Arrivals, Loop, Plan, ReplayLines, Stop, Visit};
 use crate::schedule::Move;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn replay(lines: &[(u64, u32)], connections: u32) -> Plan {
     let times = lines.iter().map(|(at_ms, session)| (at_ms * MS, *session));
     Plan {
-        kind: Loop::Open(Arrivals::replay(Arc::new(Lines::of(times)))),
+        kind: Loop::Open(Arrivals::replay(Arc::new(ReplayLines::of(times)))),
         connections,
         stop: Stop::Count(lines.len() as u64),
         ..Plan::default()

@@ -1,9 +1,9 @@
-use super::{INVALID_MAX, Knee, KneeEnding, KneePlan, Search, Stage, Trial, TrialOutcome};
+use super::{INVALID_MAX, Knee, KneeEnding, KneePlan, KneeSearch, Stage, Trial, TrialOutcome};
 use crate::plan::{Plan, Visit};
 use crate::random::Random;
 
 fn run(plan: KneePlan, mut server: impl FnMut(Trial) -> TrialOutcome) -> Knee {
-    let mut search = Search::new(plan);
+    let mut search = KneeSearch::new(plan);
     while let Some(trial) = search.next() {
         assert!((plan.rate_min..=plan.rate_max).contains(&trial.rate_per_s), "{trial:?}");
         let outcome = server(trial);
@@ -188,12 +188,12 @@ fn every_ending_has_its_sentence() {
     });
     assert!(matches!(knee.ending, KneeEnding::Contradictory | KneeEnding::Unsettled), "{knee:?}");
     assert!(knee.met_per_s.is_none() && sentence(&knee).contains("could not be found"), "{}", sentence(&knee));
-    assert_eq!(Search::new(plan).knee().ending, KneeEnding::Unsettled);
+    assert_eq!(KneeSearch::new(plan).knee().ending, KneeEnding::Unsettled);
 }
 
 #[test]
 fn an_invalid_trial_is_repeated_at_its_rate() {
-    let mut search = Search::new(KneePlan::DEFAULT);
+    let mut search = KneeSearch::new(KneePlan::DEFAULT);
     let first = search.next().unwrap();
     for _ in 1..INVALID_MAX {
         search.handle(TrialOutcome::Invalid);
@@ -213,14 +213,14 @@ fn an_invalid_trial_is_repeated_at_its_rate() {
 }
 
 /// The first long trial at the met rate after the missed rate was checked.
-fn is_last_check(search: &Search) -> bool {
+fn is_last_check(search: &KneeSearch) -> bool {
     matches!(search.stage, Stage::CheckMet(_))
 }
 
 #[test]
 fn a_figure_that_the_last_check_contradicts_is_not_reported() {
     // The server slows down for good in the moment of the last check.
-    let mut search = Search::new(KneePlan::DEFAULT);
+    let mut search = KneeSearch::new(KneePlan::DEFAULT);
     let mut truth = 5_000.0;
     let mut checked = None;
     while let Some(trial) = search.next() {
@@ -236,7 +236,7 @@ fn a_figure_that_the_last_check_contradicts_is_not_reported() {
     assert_confirmed(&knee);
 
     // One that never passes the last check has no figure.
-    let mut search = Search::new(KneePlan { trials_max: 1_000, ..KneePlan::DEFAULT });
+    let mut search = KneeSearch::new(KneePlan { trials_max: 1_000, ..KneePlan::DEFAULT });
     while let Some(trial) = search.next() {
         search.handle(outcome(trial.rate_per_s <= 5_000.0 && !is_last_check(&search)));
     }
@@ -249,7 +249,7 @@ fn a_figure_that_the_last_check_contradicts_is_not_reported() {
 #[test]
 fn a_missed_rate_that_the_last_check_meets_is_left_behind() {
     // What missed near 1,000/s was the machine's doing, until the rate above it is checked.
-    let mut search = Search::new(KneePlan::DEFAULT);
+    let mut search = KneeSearch::new(KneePlan::DEFAULT);
     let mut truth = 1_000.0;
     while let Some(trial) = search.next() {
         if matches!(search.stage, Stage::CheckMissed(_)) {
@@ -287,7 +287,7 @@ fn a_plan_without_sense_is_made_one() {
         confirmations: 0,
         trials_max: 1000,
     };
-    let mut search = Search::new(nonsense);
+    let mut search = KneeSearch::new(nonsense);
     let mut random = Random::new(1);
     while search.next().is_some() {
         search.handle(outcome(random.below(2) == 0));
@@ -299,7 +299,7 @@ fn a_plan_without_sense_is_made_one() {
 fn whatever_comes_it_ends() {
     for seed in 0..2000 {
         let mut random = Random::stream(7, 7, seed);
-        let mut search = Search::new(KneePlan::DEFAULT);
+        let mut search = KneeSearch::new(KneePlan::DEFAULT);
         while let Some(trial) = search.next() {
             assert!(trial.rate_per_s.is_finite() && trial.rate_per_s > 0.0);
             search.handle(match random.below(5) {

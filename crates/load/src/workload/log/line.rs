@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// The content of a line. Bytes are as in the request, with escapes decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct AccessLogLine<'a> {
     /// The client, `-` if the log does not say.
     pub client: Cow<'a, [u8]>,
     /// When, in nanoseconds since 1970.
@@ -32,13 +32,13 @@ pub struct Line<'a> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_line(text: &[u8]) -> Result<Line<'_>, FaultKind> {
+pub fn parse_line(text: &[u8]) -> Result<AccessLogLine<'_>, FaultKind> {
     let text = text.trim_ascii();
     if text.starts_with(b"{") { parse_json(text) } else { parse_combined(text) }
 }
 
 /// `client identity user [date] "request" status bytes`, and whatever goes on behind.
-fn parse_combined(text: &[u8]) -> Result<Line<'_>, FaultKind> {
+fn parse_combined(text: &[u8]) -> Result<AccessLogLine<'_>, FaultKind> {
     let client_end = text.iter().position(|&byte| byte == b' ').ok_or(FaultKind::LogForm)?;
     // A user's name may have spaces, but in a log no bracket behind one.
     let date_start = text.windows(2).position(|pair| pair == b" [").ok_or(FaultKind::LogForm)? + 2;
@@ -54,7 +54,7 @@ fn parse_combined(text: &[u8]) -> Result<Line<'_>, FaultKind> {
     let (Some(status), Some(bytes)) = (words.next(), words.next()) else { return Err(FaultKind::LogForm) };
     let unix_s = parse_common(date).ok_or(FaultKind::LogTime)?;
     let (method, target) = split_request(request);
-    Ok(Line {
+    Ok(AccessLogLine {
         client: Cow::Borrowed(&text[..client_end]),
         unix_ns: unix_s.checked_mul(1_000_000_000).ok_or(FaultKind::LogTime)?,
         is_whole_second: true,
@@ -139,7 +139,7 @@ fn parse_status(text: &[u8]) -> Result<u16, FaultKind> {
 
 /// A field of a JSON line.
 #[derive(Default)]
-enum Field<T> {
+enum JsonField<T> {
     /// The log is not told to have it.
     #[default]
     Absent,
@@ -149,7 +149,7 @@ enum Field<T> {
     Value(T),
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Field<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonField<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::deserialize(deserializer).map(|value| value.map_or(Self::Null, Self::Value))
     }
@@ -162,36 +162,36 @@ struct Fields {
     client: Option<String>,
     host: Option<String>,
     #[serde(default)]
-    method: Field<String>,
+    method: JsonField<String>,
     target: Option<String>,
     #[serde(default)]
-    status: Field<u64>,
+    status: JsonField<u64>,
     body_bytes: Option<u64>,
     tls: Option<bool>,
 }
 
-fn parse_json(text: &[u8]) -> Result<Line<'static>, FaultKind> {
+fn parse_json(text: &[u8]) -> Result<AccessLogLine<'static>, FaultKind> {
     let fields: Fields = serde_json::from_slice(text).map_err(|_| FaultKind::LogForm)?;
     let time = fields.time.ok_or(FaultKind::LogField)?;
     let target = fields.target.ok_or(FaultKind::LogField)?;
-    Ok(Line {
+    Ok(AccessLogLine {
         client: fields.client.map_or(Cow::Borrowed(b"-"), bytes_of),
         unix_ns: parse_rfc3339(time.as_bytes()).ok_or(FaultKind::LogTime)?,
         is_whole_second: false,
         method: match fields.method {
-            Field::Absent => return Err(FaultKind::LogField),
-            Field::Null => None,
-            Field::Value(method) => Some(bytes_of(method)),
+            JsonField::Absent => return Err(FaultKind::LogField),
+            JsonField::Null => None,
+            JsonField::Value(method) => Some(bytes_of(method)),
         },
         target: bytes_of(target),
         host: fields.host.map(Cow::Owned),
         secure: fields.tls.unwrap_or(false),
         status: match fields.status {
-            Field::Absent => None,
+            JsonField::Absent => None,
             // A request that got no answer.
-            Field::Null => Some(0),
-            Field::Value(status @ 0..=999) => Some(status as u16),
-            Field::Value(_) => return Err(FaultKind::LogStatus),
+            JsonField::Null => Some(0),
+            JsonField::Value(status @ 0..=999) => Some(status as u16),
+            JsonField::Value(_) => return Err(FaultKind::LogStatus),
         },
         body_bytes: fields.body_bytes,
     })

@@ -1,7 +1,7 @@
 use super::super::fault::FaultKind;
 use super::super::mine::mine;
 use super::super::{Method, filelist};
-use super::{LINE_BYTES_MAX, Log, LogReader, Skip, parse_line};
+use super::{AccessLog, LINE_BYTES_MAX, LogReader, Skip, parse_line};
 
 const COMMON: &str = r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326"#;
 const COMBINED: &str =
@@ -72,7 +72,7 @@ fn what_is_malformed_says_what() {
 #[test]
 fn a_log_is_the_same_however_it_comes() {
     let text = [COMMON, COMBINED, "", "nonsense", REFUSED, JSON, COMMON].join("\r\n");
-    let whole = Log::read(text.as_bytes());
+    let whole = AccessLog::read(text.as_bytes());
     for size in [1, 2, 3, 7, 100] {
         let mut reader = LogReader::default();
         assert!(text.as_bytes().chunks(size).all(|piece| reader.handle_bytes(piece)));
@@ -104,7 +104,7 @@ fn what_cannot_be_asked_for_again_is_counted_by_its_reason() {
         json("\"\""),
     ]
     .concat();
-    let log = Log::read(text.as_bytes());
+    let log = AccessLog::read(text.as_bytes());
     assert!(log.faults.is_empty(), "{}", log.faults);
     let expected = [
         (Skip::NoRequest, 1),
@@ -119,7 +119,7 @@ fn what_cannot_be_asked_for_again_is_counted_by_its_reason() {
 #[test]
 fn a_huge_line_is_a_fault_and_the_next_is_read() {
     let text = format!("{COMMON}{}\n{COMMON}\n", "x".repeat(LINE_BYTES_MAX));
-    let log = Log::read(text.as_bytes());
+    let log = AccessLog::read(text.as_bytes());
     assert_eq!((log.faults.first[0].line, log.faults.first[0].kind), (1, FaultKind::LineTooLong));
     assert_eq!((log.faults.count, log.requests.len()), (1, 1));
 }
@@ -132,7 +132,7 @@ fn urls_are_whole_where_there_are_several_hosts() {
         )
     };
     let urls = |text: String| {
-        let list = filelist::parse(mine(&Log::read(text.as_bytes()), 9).text.as_bytes()).unwrap();
+        let list = filelist::parse(mine(&AccessLog::read(text.as_bytes()), 9).text.as_bytes()).unwrap();
         list.entries.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(urls([line("a.example", false), line("a.example", false)].concat()), ["/x"]);

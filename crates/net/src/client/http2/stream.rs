@@ -1,8 +1,8 @@
 //! One HTTP/2 request, from sending to the end of its response.
 
 use crate::client::content::{Digesting, check};
-use crate::client::worker::Shared;
-use crate::client::{Drive, Failure};
+use crate::client::worker::ClientShared;
+use crate::client::{Drive, RequestFailure};
 use crate::clock::precise_ns;
 use bytes::Bytes;
 use h2::client::ResponseFuture;
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// One request in progress.
-pub(super) struct Stream {
+pub(super) struct ClientStream {
     pub(super) nth: u32,
     pub(super) request: u32,
     pub(super) sent_ns: u64,
@@ -30,12 +30,12 @@ pub(super) struct Stream {
     pub(super) digesting: Option<Digesting>,
 }
 
-impl Stream {
+impl ClientStream {
     pub(super) fn poll<D: Drive>(
         &mut self,
         context: &mut Context<'_>,
-        shared: &Shared<D>,
-    ) -> Poll<Result<u16, Failure>> {
+        shared: &ClientShared<D>,
+    ) -> Poll<Result<u16, RequestFailure>> {
         if let Err(failure) = self.poll_sending(context) {
             return Poll::Ready(Err(failure));
         }
@@ -51,7 +51,7 @@ impl Stream {
             self.head_bytes = head_bytes(&parts.headers);
             self.body = Some(body);
         }
-        let Some(body) = &mut self.body else { return Poll::Ready(Err(Failure::ClosedEarly)) };
+        let Some(body) = &mut self.body else { return Poll::Ready(Err(RequestFailure::ClosedEarly)) };
         while let Some(piece) = ready!(body.poll_data(context)) {
             let piece = piece?;
             // Fails only if more is released than was received.
@@ -66,7 +66,7 @@ impl Stream {
     }
 
     /// Sends content as far as the server's window permits.
-    fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), Failure> {
+    fn poll_sending(&mut self, context: &mut Context<'_>) -> Result<(), RequestFailure> {
         while let Some((stream, content)) = &mut self.sending {
             stream.reserve_capacity(content.len());
             let room = match stream.poll_capacity(context) {

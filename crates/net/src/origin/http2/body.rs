@@ -1,11 +1,11 @@
 //! The body of a response on a stream.
 
 use super::StreamGuard;
-use super::sending::Sending;
+use super::sending::UploadSending;
 use crate::origin::body::IncomingPiece;
-use crate::origin::client::Shared;
+use crate::origin::client::OriginShared;
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
-use crate::origin::waits::Patience;
+use crate::origin::timeouts::DeadlineTimer;
 use crate::response::trailer_lines;
 use crate::windows::WindowReader;
 use h2::{Reason, RecvStream};
@@ -15,11 +15,11 @@ use std::task::{Context, Poll};
 
 /// A body in progress. Dropping it before its end resets the stream.
 pub(in crate::origin) struct Http2Body {
-    shared: Rc<Shared>,
+    shared: Rc<OriginShared>,
     stream: RecvStream,
     /// The rest of the request, if the origin responded before it had all of it.
-    sending: Option<Sending>,
-    patience: Patience,
+    sending: Option<UploadSending>,
+    timer: DeadlineTimer,
     /// Timeout for more of the body, in milliseconds.
     piece_timeout_ms: u64,
     windows: WindowReader,
@@ -35,19 +35,19 @@ pub(in crate::origin) struct Http2Body {
 impl Http2Body {
     /// `early` is true if the origin responded before it had the whole request, of which `sending` is the rest.
     pub(super) fn new(
-        shared: &Rc<Shared>,
+        shared: &Rc<OriginShared>,
         stream: RecvStream,
-        (sending, early): (Option<Sending>, bool),
+        (sending, early): (Option<UploadSending>, bool),
         (declared_bytes, piece_timeout_ms): (Option<u64>, u64),
         windows: WindowReader,
         guard: StreamGuard,
     ) -> Self {
-        let patience = Patience::new(&shared.waits);
+        let timer = DeadlineTimer::new(&shared.deadlines);
         Self {
             shared: Rc::clone(shared),
             stream,
             sending,
-            patience,
+            timer,
             piece_timeout_ms,
             windows,
             declared_bytes,
@@ -73,7 +73,7 @@ impl Http2Body {
         while !self.data_ended {
             match self.stream.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
-                    self.patience.clear();
+                    self.timer.clear();
                     // The bytes are on their way to the reader.
                     self.windows.release(&mut self.stream, bytes.len());
                     self.received_bytes += bytes.len() as u64;
@@ -106,10 +106,10 @@ impl Http2Body {
     }
 
     fn poll_late(&mut self, context: &Context<'_>) -> Poll<IncomingPiece> {
-        if !self.patience.is_waiting() {
-            self.patience.begin(self.piece_timeout_ms);
+        if !self.timer.is_waiting() {
+            self.timer.begin(self.piece_timeout_ms);
         }
-        self.patience.poll_expired(context).map(|()| self.fail(OriginFailure::BodyTimeout))
+        self.timer.poll_expired(context).map(|()| self.fail(OriginFailure::BodyTimeout))
     }
 
     fn fail(&self, failure: OriginFailure) -> IncomingPiece {

@@ -1,15 +1,15 @@
 //! An exchange on a stream, up to the head of the final answer.
 
 use super::body::Http2Body;
-use super::sending::{SendError, SendPiece, Sending, Taken};
-use super::{Opened, StreamGuard, connection, name_error};
+use super::sending::{SendError, SendPiece, Taken, UploadSending};
+use super::{ReadyConnection, StreamGuard, connection, name_error};
 use crate::origin::body::IncomingBody;
-use crate::origin::client::{Shared, may_repeat};
+use crate::origin::client::{OriginShared, may_repeat};
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
 use crate::origin::pool::OriginPool;
 use crate::origin::request::OutgoingRequest;
 use crate::origin::response::Incoming;
-use crate::origin::waits::Patience;
+use crate::origin::timeouts::DeadlineTimer;
 use crate::response::{encode_lines, parse_lines};
 use crate::shared::SharedBytes;
 use crate::windows::ConnectionWindows;
@@ -28,14 +28,14 @@ use std::task::{Context, Poll};
 
 /// Sends `request` on a stream; `None` if the origin does not speak HTTP/2.
 pub(in crate::origin) async fn exchange(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Option<Incoming>, ExchangeFailure> {
     let mut repeated = false;
     loop {
-        let Some(Opened { sender, windows, generation, reused }) = connection(shared, pool).await? else {
+        let Some(ReadyConnection { sender, windows, generation, reused }) = connection(shared, pool).await? else {
             return Ok(None);
         };
         match exchange_on(shared, pool, (sender, windows), reused, request, interims).await {
@@ -56,7 +56,7 @@ pub(in crate::origin) async fn exchange(
 }
 
 async fn exchange_on(
-    shared: &Rc<Shared>,
+    shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     (sender, windows): (SendRequest<SendPiece>, Rc<ConnectionWindows>),
     reused: bool,
@@ -64,10 +64,10 @@ async fn exchange_on(
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Incoming, ExchangeFailure> {
     let guard = StreamGuard::new(pool);
-    let mut patience = Patience::new(&shared.waits);
-    patience.begin(shared.settings.connect_timeout_ms);
+    let mut timer = DeadlineTimer::new(&shared.deadlines);
+    timer.begin(shared.settings.connect_timeout_ms);
     let no_stream = ExchangeFailure::new(OriginFailure::H2NoStream, Repeat::Always);
-    let ready = patience.bound(sender.ready()).await.ok_or(no_stream)?;
+    let ready = timer.bound(sender.ready()).await.ok_or(no_stream)?;
     let mut sender = ready.map_err(|error| ExchangeFailure { repeat: Repeat::Always, ..name_error(&error) })?;
     let unsendable = ExchangeFailure::new(OriginFailure::RequestUnsendable, Repeat::Never);
     let mut head = build_head(pool, request).ok_or(unsendable)?;
@@ -87,14 +87,14 @@ async fn exchange_on(
     let mut awaiting = Awaiting {
         shared,
         response,
-        sending: (!is_empty).then(|| Sending::new(stream, taken)),
-        patience,
+        sending: (!is_empty).then(|| UploadSending::new(stream, taken)),
+        timer,
         head_timeout_ms,
         waits_for: OriginFailure::HeadTimeout,
         upload_cut: false,
         interims: 0,
     };
-    awaiting.patience.begin(head_timeout_ms);
+    awaiting.timer.begin(head_timeout_ms);
     let response = poll_fn(|context| awaiting.poll(context, interims)).await?;
     shared.counts.responses.add(1);
     let (mut parts, stream) = response.into_parts();
@@ -104,8 +104,8 @@ async fn exchange_on(
     let Awaiting { sending, upload_cut, .. } = awaiting;
     let early = upload_cut || sending.is_some();
     let media = parts.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let waits = (content_length, shared.settings.piece_timeout_ms(media));
-    let body = Http2Body::new(shared, stream, (sending, early), waits, windows.reader(), guard);
+    let deadlines = (content_length, shared.settings.piece_timeout_ms(media));
+    let body = Http2Body::new(shared, stream, (sending, early), deadlines, windows.reader(), guard);
     let body = if body.is_empty() { IncomingBody::empty() } else { IncomingBody::http2(body) };
     let mut incoming = Incoming::new(parts.status.as_u16(), Version::Http2, SharedBytes::from(section), body);
     incoming.content_length = content_length;
@@ -134,10 +134,10 @@ fn take_content_length(headers: &mut HeaderMap) -> Result<Option<u64>, Refusal> 
 
 /// The state of an exchange while its response is awaited.
 struct Awaiting<'a> {
-    shared: &'a Shared,
+    shared: &'a OriginShared,
     response: ResponseFuture,
-    sending: Option<Sending>,
-    patience: Patience,
+    sending: Option<UploadSending>,
+    timer: DeadlineTimer,
     head_timeout_ms: u64,
     waits_for: OriginFailure,
     /// The origin stopped reading the request.
@@ -173,7 +173,7 @@ impl Awaiting<'_> {
                 Err(error) => Err(self.name(&error)),
             });
         }
-        if self.patience.poll_expired(context).is_ready() {
+        if self.timer.poll_expired(context).is_ready() {
             return Poll::Ready(Err(ExchangeFailure::new(self.waits_for, Repeat::Idempotent)));
         }
         Poll::Pending
@@ -191,16 +191,16 @@ impl Awaiting<'_> {
         let before = sending.sent_bytes;
         match sending.poll(context) {
             Poll::Pending if !sending.blocked => {
-                self.patience.clear();
+                self.timer.clear();
                 return Ok(());
             }
             Poll::Pending => {
-                if !self.patience.is_waiting()
+                if !self.timer.is_waiting()
                     || self.waits_for != OriginFailure::UploadTimeout
                     || sending.sent_bytes > before
                 {
                     self.waits_for = OriginFailure::UploadTimeout;
-                    self.patience.begin(self.shared.settings.body_timeout_ms);
+                    self.timer.begin(self.shared.settings.body_timeout_ms);
                 }
                 return Ok(());
             }
@@ -213,7 +213,7 @@ impl Awaiting<'_> {
         }
         self.sending = None;
         self.waits_for = OriginFailure::HeadTimeout;
-        self.patience.begin(self.head_timeout_ms);
+        self.timer.begin(self.head_timeout_ms);
         Ok(())
     }
 }

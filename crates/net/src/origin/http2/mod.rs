@@ -4,11 +4,11 @@ mod body;
 mod exchange;
 mod sending;
 
-use super::client::Shared;
+use super::client::OriginShared;
 use super::connect::connect;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
-use super::waits::{Patience, now_ms};
+use super::timeouts::{DeadlineTimer, now_ms};
 use crate::windows::ConnectionWindows;
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
@@ -38,7 +38,7 @@ const HTTP1_TTL_MS: u64 = 60_000;
 /// The connection to one origin.
 #[derive(Default)]
 pub(super) struct Http2Pool {
-    state: RefCell<State>,
+    state: RefCell<Http2PoolState>,
     changed: Notify,
     /// Distinguishes successive connections.
     generation: Cell<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Http2Pool {
 }
 
 #[derive(Default)]
-enum State {
+enum Http2PoolState {
     #[default]
     None,
     Connecting,
@@ -76,11 +76,11 @@ impl Http2Pool {
     fn look(&self) -> Look {
         let mut state = self.state.borrow_mut();
         match &*state {
-            State::Open(sender, windows) => Look::Open(sender.clone(), Rc::clone(windows)),
-            State::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
-            State::Connecting => Look::Wait,
-            State::None | State::Http1(_) => {
-                *state = State::Connecting;
+            Http2PoolState::Open(sender, windows) => Look::Open(sender.clone(), Rc::clone(windows)),
+            Http2PoolState::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
+            Http2PoolState::Connecting => Look::Wait,
+            Http2PoolState::None | Http2PoolState::Http1(_) => {
+                *state = Http2PoolState::Connecting;
                 Look::Begin
             }
         }
@@ -89,8 +89,8 @@ impl Http2Pool {
     /// Makes the next exchange open a new connection. Streams of this one continue.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
-        if matches!(*state, State::Open(..)) {
-            *state = State::None;
+        if matches!(*state, Http2PoolState::Open(..)) {
+            *state = Http2PoolState::None;
         }
     }
 
@@ -103,11 +103,11 @@ impl Http2Pool {
 
     /// Returns whether a connection needs periodic checks.
     pub(super) fn is_open(&self) -> bool {
-        matches!(*self.state.borrow(), State::Open(..))
+        matches!(*self.state.borrow(), Http2PoolState::Open(..))
     }
 
     /// Closes the connection after its idle timeout.
-    pub(super) fn handle_time(&self, shared: &Shared, now_ms: u64) {
+    pub(super) fn handle_time(&self, shared: &OriginShared, now_ms: u64) {
         let idle_ms = now_ms.saturating_sub(self.used_ms.get());
         if self.streams.get() == 0 && idle_ms > shared.settings.idle_timeout_ms {
             self.forget();
@@ -137,7 +137,7 @@ impl Drop for StreamGuard {
 /// Resets the pool's state if a connection attempt is dropped.
 struct Attempt<'a> {
     http2: &'a Http2Pool,
-    state: Option<State>,
+    state: Option<Http2PoolState>,
 }
 
 impl Drop for Attempt<'_> {
@@ -148,7 +148,7 @@ impl Drop for Attempt<'_> {
 }
 
 /// A connection to send a request on.
-struct Opened {
+struct ReadyConnection {
     sender: SendRequest<SendPiece>,
     windows: Rc<ConnectionWindows>,
     generation: u64,
@@ -156,33 +156,36 @@ struct Opened {
 }
 
 /// The connection, opened if necessary; `None` if the origin does not speak HTTP/2.
-async fn connection(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opened>, ExchangeFailure> {
+async fn connection(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+) -> Result<Option<ReadyConnection>, ExchangeFailure> {
     let http2 = &pool.http2;
-    let mut patience = Patience::new(&shared.waits);
+    let mut timer = DeadlineTimer::new(&shared.deadlines);
     loop {
         let changed = http2.changed.notified();
         match http2.look() {
             Look::Open(sender, windows) => {
-                return Ok(Some(Opened { sender, windows, generation: http2.generation.get(), reused: true }));
+                return Ok(Some(ReadyConnection { sender, windows, generation: http2.generation.get(), reused: true }));
             }
             Look::Http1 => return Ok(None),
             Look::Begin => return open(shared, pool).await,
             Look::Wait => {}
         }
-        if !patience.is_waiting() {
-            patience.begin(shared.settings.connect_timeout_ms);
+        if !timer.is_waiting() {
+            timer.begin(shared.settings.connect_timeout_ms);
         }
         let failure = ExchangeFailure::new(OriginFailure::ConnectTimeout, Repeat::Always);
-        patience.bound(changed).await.ok_or(failure)?;
+        timer.bound(changed).await.ok_or(failure)?;
     }
 }
 
-async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opened>, ExchangeFailure> {
+async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option<ReadyConnection>, ExchangeFailure> {
     let http2 = &pool.http2;
     let mut attempt = Attempt { http2, state: None };
     let connected = connect(shared, pool, true).await?;
     if pool.address.secure && !connected.alpn_http2 {
-        attempt.state = Some(State::Http1(now_ms().saturating_add(HTTP1_TTL_MS)));
+        attempt.state = Some(Http2PoolState::Http1(now_ms().saturating_add(HTTP1_TTL_MS)));
         pool.check_in(shared, connected.transport);
         return Ok(None);
     }
@@ -193,10 +196,10 @@ async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opene
         .max_header_list_size(u32::try_from(shared.settings.head_bytes_max).unwrap_or(u32::MAX))
         .enable_push(false)
         .handshake::<_, SendPiece>(connected.transport);
-    let mut patience = Patience::new(&shared.waits);
-    patience.begin(shared.settings.connect_timeout_ms);
+    let mut timer = DeadlineTimer::new(&shared.deadlines);
+    timer.begin(shared.settings.connect_timeout_ms);
     let failed = |failure| ExchangeFailure::new(failure, Repeat::Always);
-    let (sender, mut connection) = patience
+    let (sender, mut connection) = timer
         .bound(handshake)
         .await
         .ok_or(failed(OriginFailure::ConnectTimeout))?
@@ -228,9 +231,9 @@ async fn open(shared: &Rc<Shared>, pool: &Rc<OriginPool>) -> Result<Option<Opene
             owner.http2.forget_if(generation);
         }
     });
-    attempt.state = Some(State::Open(sender.clone(), Rc::clone(&windows)));
-    shared.waits.wake_sweep();
-    Ok(Some(Opened { sender, windows, generation, reused: false }))
+    attempt.state = Some(Http2PoolState::Open(sender.clone(), Rc::clone(&windows)));
+    shared.deadlines.wake_sweep();
+    Ok(Some(ReadyConnection { sender, windows, generation, reused: false }))
 }
 
 /// The failure of a stream that ended before its response.

@@ -1,6 +1,6 @@
 //! Sending a request's content.
 
-use crate::content::{Content, ContentPiece};
+use crate::content::{ContentPiece, RequestContent};
 use crate::origin::request::{OutgoingContent, OutgoingRequest};
 use crate::response::parse_lines;
 use crate::shared::SharedBytes;
@@ -27,19 +27,19 @@ impl Buf for SendPiece {
 }
 
 /// The unsent content of a stream.
-pub(super) struct Sending {
+pub(super) struct UploadSending {
     stream: SendStream<SendPiece>,
     piece: Option<SharedBytes>,
-    rest: Rest,
+    rest: UnsentContent,
     /// True if it last waited for the origin, not the client.
     pub(super) blocked: bool,
     /// Bytes handed to the protocol machine.
     pub(super) sent_bytes: u64,
 }
 
-enum Rest {
+enum UnsentContent {
     None,
-    Content(Content, Option<u64>),
+    Content(RequestContent, Option<u64>),
 }
 
 /// Why sending ended early.
@@ -53,37 +53,39 @@ pub(super) enum SendError {
 /// Content taken from a request, with its length.
 pub(super) struct Taken {
     piece: Option<SharedBytes>,
-    rest: Rest,
+    rest: UnsentContent,
     pub(super) length: Option<u64>,
 }
 
 impl Taken {
     pub(super) fn new(request: &mut OutgoingRequest<'_>) -> Self {
         match &request.content {
-            OutgoingContent::None | OutgoingContent::Taken => Self { piece: None, rest: Rest::None, length: None },
+            OutgoingContent::None | OutgoingContent::Taken => {
+                Self { piece: None, rest: UnsentContent::None, length: None }
+            }
             OutgoingContent::Bytes(bytes) => Self {
                 length: Some(bytes.len() as u64),
                 piece: Some(bytes.clone()).filter(|bytes| !bytes.is_empty()),
-                rest: Rest::None,
+                rest: UnsentContent::None,
             },
             OutgoingContent::Content(content) => {
                 let length = content.length();
                 let taken = std::mem::replace(&mut request.content, OutgoingContent::Taken);
                 let OutgoingContent::Content(content) = taken else {
-                    return Self { piece: None, rest: Rest::None, length };
+                    return Self { piece: None, rest: UnsentContent::None, length };
                 };
-                Self { piece: None, rest: Rest::Content(content, length), length }
+                Self { piece: None, rest: UnsentContent::Content(content, length), length }
             }
         }
     }
 
     /// Returns whether nothing follows the head.
     pub(super) fn is_empty(&self) -> bool {
-        self.piece.is_none() && matches!(self.rest, Rest::None)
+        self.piece.is_none() && matches!(self.rest, UnsentContent::None)
     }
 }
 
-impl Sending {
+impl UploadSending {
     pub(super) fn new(stream: SendStream<SendPiece>, taken: Taken) -> Self {
         Self { stream, piece: taken.piece, rest: taken.rest, blocked: false, sent_bytes: 0 }
     }
@@ -103,7 +105,7 @@ impl Sending {
                 }
                 let sent = piece.slice(0..capacity);
                 piece.advance(capacity);
-                let is_last = piece.is_empty() && matches!(self.rest, Rest::None);
+                let is_last = piece.is_empty() && matches!(self.rest, UnsentContent::None);
                 if piece.is_empty() {
                     self.piece = None;
                 }
@@ -127,7 +129,7 @@ impl Sending {
 
     /// Takes the next piece from the client; true if there was none and the stream was ended.
     fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, SendError>> {
-        let Rest::Content(content, remaining) = &mut self.rest else { return Poll::Ready(Ok(true)) };
+        let UnsentContent::Content(content, remaining) = &mut self.rest else { return Poll::Ready(Ok(true)) };
         match ready!(content.poll_piece(context)) {
             ContentPiece::Bytes(bytes) => {
                 if let Some(remaining) = remaining {
@@ -143,7 +145,7 @@ impl Sending {
                 if remaining.is_some_and(|remaining| remaining > 0) {
                     return Poll::Ready(Err(SendError::ClientCut));
                 }
-                self.rest = Rest::None;
+                self.rest = UnsentContent::None;
                 let ended = match trailers {
                     Some(lines) => self.stream.send_trailers(parse_lines(&lines)),
                     None => self.stream.send_data(SendPiece(SharedBytes::from(&[][..])), true),

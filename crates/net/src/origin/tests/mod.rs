@@ -4,8 +4,8 @@ mod basic;
 mod cuts;
 mod http2;
 mod kept;
-mod patience;
 mod pools;
+mod timeouts;
 mod tls;
 mod uploads;
 

@@ -157,10 +157,12 @@ fn what_is_no_tls_or_stops_is_told() {
     let secure = |origin: OriginAddress| OriginAddress { secure: true, ..origin };
     let plain = secure(serve(|_, mut stream| stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n").unwrap()));
     let closes = secure(serve(|_, _| {}));
-    let waits = secure(serve(|_, _stream| thread::sleep(Duration::from_secs(2))));
-    for (origin, failure) in
-        [(plain, OriginFailure::TlsFailed), (closes, OriginFailure::TlsFailed), (waits, OriginFailure::ConnectTimeout)]
-    {
+    let deadlines = secure(serve(|_, _stream| thread::sleep(Duration::from_secs(2))));
+    for (origin, failure) in [
+        (plain, OriginFailure::TlsFailed),
+        (closes, OriginFailure::TlsFailed),
+        (deadlines, OriginFailure::ConnectTimeout),
+    ] {
         assert_eq!(failure_of(run(get(&secure_client(quick(), &tls), &origin))), failure);
     }
 }

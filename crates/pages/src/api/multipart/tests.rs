@@ -1,5 +1,6 @@
 use super::{
-    BOUNDARY_BYTES_MAX, MultipartDecoder, MultipartError, PART_HEAD_BYTES_MAX, PartHead, Parts, Stop, parse_boundary,
+    BOUNDARY_BYTES_MAX, MultipartDecoder, MultipartError, MultipartStop, PART_HEAD_BYTES_MAX, PartHead, Parts,
+    parse_boundary,
 };
 use flatout_http::feed::assert_pieces_agree;
 use proptest::prelude::*;
@@ -48,7 +49,7 @@ fn agree(content: &[u8]) {
     );
 }
 
-fn decode(content: &[u8]) -> Result<(String, bool), Stop<&'static str>> {
+fn decode(content: &[u8]) -> Result<(String, bool), MultipartStop<&'static str>> {
     let mut parts = Written::default();
     let (_, done) = MultipartDecoder::new(b"xYz").feed(content, &mut parts)?;
     Ok((String::from_utf8_lossy(&parts.0).into_owned(), done))
@@ -146,12 +147,12 @@ fn what_is_malformed() {
         (long_head.as_bytes(), PartHeadTooLong),
         (long_preamble.as_bytes(), Preamble),
     ] {
-        assert_eq!(decode(content), Err(Stop::Malformed(error)), "{}", String::from_utf8_lossy(content));
+        assert_eq!(decode(content), Err(MultipartStop::Malformed(error)), "{}", String::from_utf8_lossy(content));
         assert!(error.text().ends_with('.'));
         agree(content);
     }
     let refused = b"--xYz\r\nContent-Disposition: form-data; name=refused\r\n\r\nx";
-    assert_eq!(decode(refused), Err(Stop::Refused("begin")));
+    assert_eq!(decode(refused), Err(MultipartStop::Refused("begin")));
     agree(refused);
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Ask, Site};
 use crate::exchange::Exchange;
-use crate::sandbox::{Limits, Step};
-use crate::template::{Memory, compile};
+use crate::sandbox::{Limits, ResumeResult};
+use crate::template::{MemoryFiles, compile};
 use std::collections::BTreeSet;
 
 /// Calls with a wrong argument. `w` is a coroutine, which hardly any function takes.
@@ -338,7 +338,7 @@ fn errors_name_the_file_and_the_line_of_the_call() {
                 5,
             ),
         ] {
-            let files = Memory::default()
+            let files = MemoryFiles::default()
                 .file("page.lhtml", "<p>one</p>\n\n\n\n\n\n<?include \"_part.lhtml\" ?>\n")
                 .file("_part.lhtml", included);
             let template = compile("page.lhtml", &files).template.unwrap_or_else(|wrong| panic!("{wrong}\n{call}"));
@@ -351,13 +351,13 @@ fn errors_name_the_file_and_the_line_of_the_call() {
             let failure = tokio::task::LocalSet::new().block_on(&runtime, async {
                 loop {
                     match run.resume() {
-                        Step::Done => break None,
-                        Step::Wants(wanted) => {
+                        ResumeResult::Done => break None,
+                        ResumeResult::Wants(wanted) => {
                             let answer = wanted.await;
                             run.answer(answer);
                         }
-                        Step::Failed(failure) => break Some(failure),
-                        Step::Flush | Step::Preempted => {}
+                        ResumeResult::Failed(failure) => break Some(failure),
+                        ResumeResult::Flush | ResumeResult::Preempted => {}
                     }
                 }
             });

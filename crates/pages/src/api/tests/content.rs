@@ -2,7 +2,7 @@
 
 use super::{Answered, Ask, Site};
 use crate::api::BodyLimits;
-use crate::api::budget::Budget;
+use crate::api::budget::ContentBudget;
 use crate::api::refusal::PageRefusal;
 use std::sync::Arc;
 
@@ -194,7 +194,7 @@ fn what_is_refused() {
 /// All pages of the process together hold no more than their bound, and give back what they held.
 #[test]
 fn what_all_pages_hold_is_bounded() {
-    let budget = Arc::new(Budget::new(512 << 10));
+    let budget = Arc::new(ContentBudget::new(512 << 10));
     // As much as one request may have, any client may have.
     budget.make_room_for(256 << 10);
     let site = Site::with(|settings| settings.budget = Arc::clone(&budget));

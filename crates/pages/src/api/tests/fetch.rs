@@ -1,7 +1,7 @@
 //! Other servers, asked.
 
 use super::{Ask, OriginAddress, Site};
-use crate::api::budget::Budget;
+use crate::api::budget::ContentBudget;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn failures_have_names() {
     let (port, _server) = serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec());
     let full = Site::with(|settings| {
         settings.upstreams.insert("api".to_owned(), OriginAddress::new(false, "127.0.0.1", port));
-        settings.budget = Arc::new(Budget::new(0));
+        settings.budget = Arc::new(ContentBudget::new(0));
     });
     assert_eq!(full.run(&Ask::default(), "__r((select(2, fetch('api', '/'))))").text, "fetch_content_budget");
 }

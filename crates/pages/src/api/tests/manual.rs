@@ -5,7 +5,7 @@
 //! and `<!-- shows-header: line -->` are in the answer; `<!-- file: name -->` is a part for examples after it.
 
 use super::{Answered, Ask, Site};
-use crate::template::{Memory, compile};
+use crate::template::{MemoryFiles, compile};
 use flatout_net::origin::OriginAddress;
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -45,8 +45,9 @@ impl Example {
     /// Runs the example as a page or a script; a file that it uploads has the content `file`.
     fn run(&self, site: &Site, parts: &[(&str, &str)], file: &[u8]) -> Answered {
         let name = if self.language == "html" { "example.lhtml" } else { "example.luau" };
-        let files =
-            parts.iter().fold(Memory::default().file(name, self.text), |files, (name, text)| files.file(*name, *text));
+        let files = parts
+            .iter()
+            .fold(MemoryFiles::default().file(name, self.text), |files, (name, text)| files.file(*name, *text));
         let template = compile(name, &files).template.unwrap_or_else(|wrong| panic!("{wrong}\n{}", self.text));
         // Static segments are written by their numbers; here they are written as they are.
         let mut code = String::from("local segments = {");

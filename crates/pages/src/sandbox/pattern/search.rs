@@ -24,7 +24,7 @@ pub(crate) enum Capture {
 
 /// A backtracking point.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
+enum BacktrackPoint {
     /// `*` and `+`: one repetition fewer, down to `least`, followed by item `next`.
     Fewer { next: usize, least: usize, at: usize },
     /// `-`: one more repetition of item `next - 1`.
@@ -54,7 +54,7 @@ enum Next {
 
 /// The result of searching for one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum MatchProgress {
     /// A match, from start to end.
     Found(usize, usize),
     /// No match.
@@ -65,18 +65,18 @@ pub(crate) enum Progress {
 
 /// A search in progress.
 #[derive(Debug)]
-pub(crate) struct Search {
+pub(crate) struct PatternSearch {
     pattern: Rc<Pattern>,
     next: Next,
     /// Start of the current attempt.
     began: usize,
-    choices: Vec<Choice>,
+    choices: Vec<BacktrackPoint>,
     captures: Vec<Capture>,
     /// True if only the first position is tried.
     once: bool,
 }
 
-impl Search {
+impl PatternSearch {
     /// A search for `pattern` from byte `from` on.
     pub(crate) fn new(pattern: Rc<Pattern>, from: usize) -> Self {
         let once = pattern.anchored;
@@ -107,7 +107,7 @@ impl Search {
     }
 
     /// Continues for at most `budget` steps, and subtracts them. A step is one item tried, or one byte counted.
-    pub(crate) fn run(&mut self, subject: &[u8], budget: &mut usize) -> Progress {
+    pub(crate) fn run(&mut self, subject: &[u8], budget: &mut usize) -> MatchProgress {
         let pattern = Rc::clone(&self.pattern);
         while *budget > 0 {
             *budget -= 1;
@@ -120,11 +120,11 @@ impl Search {
                             self.began = place;
                             self.next = Next::Match { item: 0, at: place };
                         }
-                        None => return Progress::Absent,
+                        None => return MatchProgress::Absent,
                     }
                 }
                 Next::Match { item, at } => match pattern.items.get(item) {
-                    None => return Progress::Found(self.began, at),
+                    None => return MatchProgress::Found(self.began, at),
                     Some(found) => self.next = self.step(found, item, subject, at, budget),
                 },
                 Next::Count { item, from, at } => {
@@ -133,12 +133,12 @@ impl Search {
                 Next::Balance { item, at, depth } => self.next = balance(&pattern, subject, item, at, depth, budget),
                 Next::Back => match self.choices.pop() {
                     Some(choice) => self.next = self.turn(&pattern, choice, subject),
-                    None if self.once || self.began >= subject.len() => return Progress::Absent,
+                    None if self.once || self.began >= subject.len() => return MatchProgress::Absent,
                     None => self.next = Next::Start(self.began + 1),
                 },
             }
         }
-        Progress::Unfinished
+        MatchProgress::Unfinished
     }
 
     /// The first position from `from` on where a match can begin.
@@ -165,7 +165,7 @@ impl Search {
                     Repeat::Once => Next::Back,
                     Repeat::Optional => {
                         if matches {
-                            self.choices.push(Choice::Without { next, at });
+                            self.choices.push(BacktrackPoint::Without { next, at });
                         }
                         Next::Match { item: next, at: at + usize::from(matches) }
                     }
@@ -173,19 +173,19 @@ impl Search {
                     Repeat::MostFromOne => Next::Count { item, from: at + 1, at: at + 1 },
                     Repeat::Most => Next::Count { item, from: at, at },
                     Repeat::Least => {
-                        self.choices.push(Choice::More { next, at });
+                        self.choices.push(BacktrackPoint::More { next, at });
                         Next::Match { item: next, at }
                     }
                 }
             }
             Item::Open => {
                 self.captures.push(Capture::Open { start: at });
-                self.choices.push(Choice::Drop);
+                self.choices.push(BacktrackPoint::Drop);
                 Next::Match { item: next, at }
             }
             Item::Position => {
                 self.captures.push(Capture::Position(at));
-                self.choices.push(Choice::Drop);
+                self.choices.push(BacktrackPoint::Drop);
                 Next::Match { item: next, at }
             }
             Item::Close(number) => {
@@ -193,7 +193,7 @@ impl Search {
                     && let Capture::Open { start } = *capture
                 {
                     *capture = Capture::Text { start, end: at };
-                    self.choices.push(Choice::Reopen { number: *number, start });
+                    self.choices.push(BacktrackPoint::Reopen { number: *number, start });
                 }
                 Next::Match { item: next, at }
             }
@@ -237,35 +237,35 @@ impl Search {
         }
         let next = item + 1;
         if at > from {
-            self.choices.push(Choice::Fewer { next, least: from, at });
+            self.choices.push(BacktrackPoint::Fewer { next, least: from, at });
         }
         Next::Match { item: next, at }
     }
 
     /// Returns to a backtracking point.
-    fn turn(&mut self, pattern: &Pattern, choice: Choice, subject: &[u8]) -> Next {
+    fn turn(&mut self, pattern: &Pattern, choice: BacktrackPoint, subject: &[u8]) -> Next {
         match choice {
-            Choice::Fewer { next, least, at } => {
+            BacktrackPoint::Fewer { next, least, at } => {
                 let at = at - 1;
                 if at > least {
-                    self.choices.push(Choice::Fewer { next, least, at });
+                    self.choices.push(BacktrackPoint::Fewer { next, least, at });
                 }
                 Next::Match { item: next, at }
             }
-            Choice::More { next, at } => {
+            BacktrackPoint::More { next, at } => {
                 if accepts(&pattern.items[next - 1], subject, at) {
-                    self.choices.push(Choice::More { next, at: at + 1 });
+                    self.choices.push(BacktrackPoint::More { next, at: at + 1 });
                     Next::Match { item: next, at: at + 1 }
                 } else {
                     Next::Back
                 }
             }
-            Choice::Without { next, at } => Next::Match { item: next, at },
-            Choice::Drop => {
+            BacktrackPoint::Without { next, at } => Next::Match { item: next, at },
+            BacktrackPoint::Drop => {
                 self.captures.pop();
                 Next::Back
             }
-            Choice::Reopen { number, start } => {
+            BacktrackPoint::Reopen { number, start } => {
                 if let Some(capture) = self.captures.get_mut(usize::from(number)) {
                     *capture = Capture::Open { start };
                 }

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use std::rc::Rc;
 
 fn ours(subject: &[u8], pattern: &[u8], budget: usize) -> Result<Option<(usize, usize, Vec<Capture>)>, String> {
-    let mut search = Search::new(Rc::new(Pattern::parse(pattern, true)?), 0);
+    let mut search = PatternSearch::new(Rc::new(Pattern::parse(pattern, true)?), 0);
     for _ in 0..1_000_000 {
         let mut budget = budget;
         match search.run(subject, &mut budget) {
-            Progress::Found(first, end) => return Ok(Some((first, end, search.captures().to_vec()))),
-            Progress::Absent => return Ok(None),
-            Progress::Unfinished => {}
+            MatchProgress::Found(first, end) => return Ok(Some((first, end, search.captures().to_vec()))),
+            MatchProgress::Absent => return Ok(None),
+            MatchProgress::Unfinished => {}
         }
     }
     panic!("no end");
@@ -129,9 +129,9 @@ fn comes_back_in_time() {
     // Exponential for a matcher that goes back.
     let pattern = Rc::new(Pattern::parse(b"(.-)(.-)(.-)(.-)(.-)(.-)x", true).unwrap());
     let subject = vec![b'a'; 4000];
-    let mut search = Search::new(pattern, 0);
+    let mut search = PatternSearch::new(pattern, 0);
     for _ in 0..1000 {
         let mut budget = 1000;
-        assert_eq!(search.run(&subject, &mut budget), Progress::Unfinished);
+        assert_eq!(search.run(&subject, &mut budget), MatchProgress::Unfinished);
     }
 }

@@ -76,9 +76,9 @@ fn a_run_that_expires_says_where_it_waited() {
     let sandbox = sandbox();
     let code = sandbox.load("page", "local a = 1\nlater('x')\n__w('never')").unwrap();
     let mut run = sandbox.start(&code, Box::default(), unhurried());
-    assert!(matches!(run.resume(), Step::Wants(_)));
+    assert!(matches!(run.resume(), ResumeResult::Wants(_)));
     let failure = run.end(FailureKind::RunLimit);
     assert_eq!((failure.kind, failure.line), (FailureKind::RunLimit, Some(2)), "{failure:?}");
-    assert!(matches!(run.resume(), Step::Done));
+    assert!(matches!(run.resume(), ResumeResult::Done));
     assert_eq!(text(&run.finish()), "");
 }

@@ -60,18 +60,18 @@ fn an_answer_is_kept_for_a_run_that_is_preempted_on_the_way_to_it() {
     let mut run = sandbox.start(&code, Box::default(), unhurried());
     let go_on = |run: &mut Run| {
         run.set_slice(Duration::from_secs(1));
-        (0..100).map(|_| run.resume()).find(|step| !matches!(step, Step::Preempted)).unwrap()
+        (0..100).map(|_| run.resume()).find(|step| !matches!(step, ResumeResult::Preempted)).unwrap()
     };
     for _ in 0..2 {
         match go_on(&mut run) {
-            Step::Wants(future) => wait(&mut run, future),
+            ResumeResult::Wants(future) => wait(&mut run, future),
             step => panic!("{step:?}"),
         }
         // Used up before it is where it waited, so many coroutines down.
         run.set_slice(Duration::ZERO);
-        assert!(matches!(run.resume(), Step::Preempted));
+        assert!(matches!(run.resume(), ResumeResult::Preempted));
     }
-    assert!(matches!(go_on(&mut run), Step::Done));
+    assert!(matches!(go_on(&mut run), ResumeResult::Done));
     assert_eq!(text(&run.finish()), "xx");
 }
 
@@ -138,9 +138,9 @@ fn runs_in_turns_do_not_meet() {
     while left > 0 {
         for run in &mut runs {
             match run.resume() {
-                Step::Wants(future) => wait(run, future),
-                Step::Preempted => {}
-                Step::Done => left -= 1,
+                ResumeResult::Wants(future) => wait(run, future),
+                ResumeResult::Preempted => {}
+                ResumeResult::Done => left -= 1,
                 other => panic!("{other:?}"),
             }
             if left == 0 {
@@ -161,9 +161,9 @@ fn a_run_that_is_dropped_leaves_nothing() {
         let mut run = sandbox.start(&code, Box::default(), unhurried());
         loop {
             match run.resume() {
-                Step::Wants(_) => break,
+                ResumeResult::Wants(_) => break,
                 // On a busy machine, a slice may end anywhere.
-                Step::Preempted => {}
+                ResumeResult::Preempted => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! The log by itself.
 
-use super::{Last, Log, Purge, Purged, Subject, Target, tag_hash};
+use super::{LastPurges, Purge, PurgeLog, PurgeTarget, Purged, Subject, tag_hash};
 
 const SUBJECT: Subject<'_> = Subject { key: b"http://a.b/x/y", locator: b"a.b/x/y", tags: &[], generation: 0 };
 
@@ -15,9 +15,9 @@ fn a_prefix_without_a_slash_is_a_host() {
         ("a.b/x/y/", false),
         ("", false),
     ] {
-        let target = Target::of(&Purge::Prefix(prefix.into()));
+        let target = PurgeTarget::of(&Purge::Prefix(prefix.into()));
         assert_eq!(target.names(&SUBJECT), expected, "{prefix}");
-        let log = Log::default();
+        let log = PurgeLog::default();
         log.add(target, false);
         assert_eq!(log.verdict(&SUBJECT).0 == Purged::Hard, expected, "{prefix}");
     }
@@ -38,8 +38,8 @@ fn a_port_that_is_named_counts() {
         ("[::1]:80", [false, false, false, true]),
         ("[::1]:443", [false; 4]),
     ] {
-        let target = Target::of(&Purge::Host(host.into()));
-        let log = Log::default();
+        let target = PurgeTarget::of(&Purge::Host(host.into()));
+        let log = PurgeLog::default();
         log.add(target.clone(), false);
         for (subject, expected) in [http, https, other, address].iter().zip(expected) {
             assert_eq!(target.names(subject), expected, "{host} {subject:?}");
@@ -53,27 +53,27 @@ fn all_prefixes_are_found_among_many() {
     let locator = b"a.b/c/d/e";
     let others = ["a.b/b", "a.b/c/c", "a.b/c/d/d/d", "a.b/c/d/ea", "a.b/c/e", "a.b/c/d/e/f", "a.a/", "a.b/c/d0"];
     for end in 4..=locator.len() {
-        let log = Log::default();
+        let log = PurgeLog::default();
         for other in others {
-            log.add(Target::of(&Purge::Prefix(other.into())), false);
+            log.add(PurgeTarget::of(&Purge::Prefix(other.into())), false);
         }
         let subject = Subject { locator, ..SUBJECT };
         assert_eq!(log.verdict(&subject), (Purged::No, others.len() as u64));
-        log.add(Target::of(&Purge::Prefix(locator[..end].to_vec())), true);
+        log.add(PurgeTarget::of(&Purge::Prefix(locator[..end].to_vec())), true);
         assert_eq!(log.verdict(&subject).0, Purged::Soft, "{end}");
     }
 }
 
 #[test]
 fn a_purge_of_everything_replaces_the_log() {
-    let log = Log::default();
-    log.add(Target::Host(b"a.b"[..].into()), false);
-    log.add(Target::Tag(tag_hash(b"t")), true);
+    let log = PurgeLog::default();
+    log.add(PurgeTarget::Host(b"a.b"[..].into()), false);
+    log.add(PurgeTarget::Tag(tag_hash(b"t")), true);
     assert_eq!(log.len(), 2);
     // A soft one says less than what was said before.
-    log.add(Target::All, true);
+    log.add(PurgeTarget::All, true);
     assert_eq!((log.len(), log.verdict(&SUBJECT).0), (3, Purged::Hard));
-    log.add(Target::All, false);
+    log.add(PurgeTarget::All, false);
     assert_eq!((log.len(), log.verdict(&SUBJECT).0), (1, Purged::Hard));
     assert_eq!(log.verdict(&Subject { generation: 4, ..SUBJECT }).0, Purged::No);
     log.forget(4);
@@ -83,7 +83,7 @@ fn a_purge_of_everything_replaces_the_log() {
 
 #[test]
 fn what_is_written_down_is_read_again() {
-    let log = Log::default();
+    let log = PurgeLog::default();
     let targets = [
         Purge::Key(b"http://a.b/x/y".to_vec()),
         Purge::Url(b"a.b/x".to_vec()),
@@ -93,13 +93,13 @@ fn what_is_written_down_is_read_again() {
         Purge::All,
     ];
     for (purge, soft) in targets.iter().zip([false, true, false, true, false, true]) {
-        log.add(Target::of(purge), soft);
+        log.add(PurgeTarget::of(purge), soft);
     }
     let written: Vec<_> = log.entries().into_iter().map(|(target, last)| (target.encode(), last)).collect();
     assert_eq!(written.len(), 6);
-    let read: Vec<(Target, Last)> =
-        written.iter().map(|(bytes, last)| (Target::decode(bytes).unwrap(), *last)).collect();
-    let other = Log::default();
+    let read: Vec<(PurgeTarget, LastPurges)> =
+        written.iter().map(|(bytes, last)| (PurgeTarget::decode(bytes).unwrap(), *last)).collect();
+    let other = PurgeLog::default();
     other.restore(read, 9, 2);
     assert_eq!((other.generation(), other.floor(), other.len()), (9, 2, 6));
     for generation in 0..9 {
@@ -107,6 +107,6 @@ fn what_is_written_down_is_read_again() {
         assert_eq!(other.verdict(&subject).0, log.verdict(&subject).0);
     }
     for wrong in [&b""[..], b"x", b"ab", b"t1234567", b"t123456789"] {
-        assert_eq!(Target::decode(wrong), None);
+        assert_eq!(PurgeTarget::decode(wrong), None);
     }
 }

@@ -12,13 +12,13 @@
 //! Records are sorted by arrival, which is the order of eviction: new ones are appended, the oldest are removed from
 //! the front, and only the small `index` table has random writes.
 
-use super::record::{Checksum, Content, Id, Primary, Record, checksum, id_of, primary_of};
+use super::record::{Checksum, ContentLocation, Id, Primary, Record, checksum, id_of, primary_of};
 use super::reserve::{IndexFile, Reserve};
 use super::writing::{Writing, Written};
 use crate::store::folder::FileId;
 use crate::store::notice::VolumeEvent;
 use crate::store::private::create_private_file;
-use crate::store::purge::{Last, Target};
+use crate::store::purge::{LastPurges, PurgeTarget};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use std::fmt;
@@ -45,9 +45,9 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Index error, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault(String);
+pub(crate) struct IndexError(String);
 
-impl fmt::Display for Fault {
+impl fmt::Display for IndexError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Fault {
 
 macro_rules! faults {
     ($($error:ty),+) => { $(
-        impl From<$error> for Fault {
+        impl From<$error> for IndexError {
             fn from(error: $error) -> Self {
                 Self(error.to_string())
             }
@@ -68,7 +68,7 @@ faults!(std::io::Error, redb::SetDurabilityError);
 
 /// Statistics stored in the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct IndexStatistics {
     pub(super) bytes: u64,
     pub(super) objects: u64,
     pub(super) generation: u64,
@@ -95,7 +95,7 @@ pub(super) struct Index {
 impl Index {
     /// Opens the index in `folder`, or creates one if it is missing or unreadable. Returns the event for an old index
     /// that could not be used.
-    pub(super) fn open(folder: &Path, reserve: &Arc<Reserve>) -> Result<(Self, Option<VolumeEvent>), Fault> {
+    pub(super) fn open(folder: &Path, reserve: &Arc<Reserve>) -> Result<(Self, Option<VolumeEvent>), IndexError> {
         let path = folder.join(FILE_NAME);
         let is_missing = std::fs::metadata(&path).is_ok_and(|data| data.len() > 0).not();
         let event = match Self::open_file(&path, reserve) {
@@ -110,15 +110,15 @@ impl Index {
         match Self::open_file(&path, reserve) {
             Ok(index) => Ok((index, Some(event))),
             Err(OpenFault::Other(fault)) => Err(fault),
-            Err(_) => Err(Fault("a new index cannot be read".to_owned())),
+            Err(_) => Err(IndexError("a new index cannot be read".to_owned())),
         }
     }
 
     fn open_file(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, OpenFault> {
         // Restrict it to its owner, regardless of the umask.
-        drop(create_private_file(path).map_err(Fault::from)?);
-        let file = File::options().read(true).write(true).open(path).map_err(Fault::from)?;
-        let file = IndexFile::new(FileBackend::new(file).map_err(Fault::from)?, Arc::clone(reserve));
+        drop(create_private_file(path).map_err(IndexError::from)?);
+        let file = File::options().read(true).write(true).open(path).map_err(IndexError::from)?;
+        let file = IndexFile::new(FileBackend::new(file).map_err(IndexError::from)?, Arc::clone(reserve));
         let created = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file);
         let database = created.map_err(|error| match error {
             DatabaseError::Storage(redb::StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => {
@@ -137,7 +137,7 @@ impl Index {
     }
 
     /// Creates the tables of a new index. Returns the format version.
-    fn begin(&self) -> Result<u64, Fault> {
+    fn begin(&self) -> Result<u64, IndexError> {
         if let Ok(table) = self.database.begin_read()?.open_table(FACTS)
             && let Some(format) = table.get("format")?
         {
@@ -155,18 +155,18 @@ impl Index {
     }
 
     /// Begins a transaction that permits quick recovery, however the process ends.
-    fn begin_write(&self) -> Result<WriteTransaction, Fault> {
+    fn begin_write(&self) -> Result<WriteTransaction, IndexError> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_quick_repair(true);
         Ok(transaction)
     }
 
-    pub(super) fn facts(&self) -> Result<Facts, Fault> {
+    pub(super) fn facts(&self) -> Result<IndexStatistics, IndexError> {
         let transaction = self.database.begin_read()?;
         let table = transaction.open_table(FACTS)?;
-        let fact = |name| Ok::<_, Fault>(table.get(name)?.map_or(0, |value| value.value()));
+        let fact = |name| Ok::<_, IndexError>(table.get(name)?.map_or(0, |value| value.value()));
         let last = transaction.open_table(RECORDS)?.last()?.map_or(0, |(sequence, _)| sequence.value());
-        Ok(Facts {
+        Ok(IndexStatistics {
             bytes: fact("bytes")?,
             objects: fact("objects")?,
             generation: fact("generation")?,
@@ -175,22 +175,22 @@ impl Index {
         })
     }
 
-    pub(super) fn purges(&self) -> Result<Vec<(Target, Last)>, Fault> {
+    pub(super) fn purges(&self) -> Result<Vec<(PurgeTarget, LastPurges)>, IndexError> {
         let table = self.database.begin_read()?.open_table(PURGES)?;
         let mut purges = Vec::new();
         for row in table.iter()? {
             let (target, last) = row?;
             let (hard, soft) = last.value();
-            match Target::decode(target.value()) {
-                Some(target) => purges.push((target, Last { hard, soft })),
-                None => return Err(Fault("the purge log cannot be read".to_owned())),
+            match PurgeTarget::decode(target.value()) {
+                Some(target) => purges.push((target, LastPurges { hard, soft })),
+                None => return Err(IndexError("the purge log cannot be read".to_owned())),
             }
         }
         Ok(purges)
     }
 
     /// Reads all variants of a key.
-    pub(super) fn read(&self, primary: &Primary) -> Result<Vec<Stored>, Fault> {
+    pub(super) fn read(&self, primary: &Primary) -> Result<Vec<Stored>, IndexError> {
         let transaction = self.database.begin_read()?;
         let index = transaction.open_table(INDEX)?;
         let (mut found, range) = (Vec::new(), range_of(primary));
@@ -210,7 +210,7 @@ impl Index {
     }
 
     /// Visits the name of each record.
-    pub(super) fn each_id(&self, mut visit: impl FnMut(Id) -> bool) -> Result<(), Fault> {
+    pub(super) fn each_id(&self, mut visit: impl FnMut(Id) -> bool) -> Result<(), IndexError> {
         for row in self.database.begin_read()?.open_table(INDEX)?.iter()? {
             if !visit(row?.0.value()) {
                 break;
@@ -220,7 +220,7 @@ impl Index {
     }
 
     /// Visits each readable record with its sequence number.
-    pub(super) fn each_record(&self, mut visit: impl FnMut(u64, &Record<'_>)) -> Result<(), Fault> {
+    pub(super) fn each_record(&self, mut visit: impl FnMut(u64, &Record<'_>)) -> Result<(), IndexError> {
         for row in self.database.begin_read()?.open_table(RECORDS)?.iter()? {
             let (sequence, bytes) = row?;
             if let Some(record) = Record::decode_unchecked(bytes.value()) {
@@ -231,7 +231,7 @@ impl Index {
     }
 
     /// The first body file after `last` by name, with its key and content length.
-    pub(super) fn next_body(&self, last: Option<FileId>) -> Result<Option<(FileId, Vec<u8>, u64)>, Fault> {
+    pub(super) fn next_body(&self, last: Option<FileId>) -> Result<Option<(FileId, Vec<u8>, u64)>, IndexError> {
         let transaction = self.database.begin_read()?;
         let (files, records) = (transaction.open_table(FILES)?, transaction.open_table(RECORDS)?);
         let first = last.map_or(Some(0), |last| last.encode().checked_add(1));
@@ -247,7 +247,7 @@ impl Index {
     }
 
     /// The record whose content is in `file`, and its key.
-    pub(super) fn find_body(&self, file: FileId) -> Result<Option<(Id, Vec<u8>)>, Fault> {
+    pub(super) fn find_body(&self, file: FileId) -> Result<Option<(Id, Vec<u8>)>, IndexError> {
         let transaction = self.database.begin_read()?;
         let Some(sequence) = transaction.open_table(FILES)?.get(file.encode())? else { return Ok(None) };
         let Some(bytes) = transaction.open_table(RECORDS)?.get(sequence.value())? else { return Ok(None) };
@@ -256,7 +256,7 @@ impl Index {
     }
 
     /// Function that returns whether the index references a file.
-    pub(super) fn known_files(&self) -> Result<impl Fn(FileId) -> bool + use<>, Fault> {
+    pub(super) fn known_files(&self) -> Result<impl Fn(FileId) -> bool + use<>, IndexError> {
         let table = self.database.begin_read()?.open_table(FILES)?;
         // On a read error, leave the file.
         Ok(move |id: FileId| table.get(id.encode()).map_or(true, |row| row.is_some()))
@@ -265,8 +265,8 @@ impl Index {
     /// Changes the index atomically.
     pub(super) fn write<T>(
         &self,
-        change: impl FnOnce(&mut Writing<'_>) -> Result<T, Fault>,
-    ) -> Result<(T, Written), Fault> {
+        change: impl FnOnce(&mut Writing<'_>) -> Result<T, IndexError>,
+    ) -> Result<(T, Written), IndexError> {
         let transaction = self.begin_write()?;
         let (outcome, written) = {
             let mut writing = Writing::begin(&transaction)?;
@@ -291,11 +291,11 @@ enum OpenFault {
     Unreadable,
     /// It has another format version.
     Outdated,
-    Other(Fault),
+    Other(IndexError),
 }
 
-impl From<Fault> for OpenFault {
-    fn from(fault: Fault) -> Self {
+impl From<IndexError> for OpenFault {
+    fn from(fault: IndexError) -> Self {
         Self::Other(fault)
     }
 }
@@ -313,10 +313,10 @@ fn has_bodies(folder: &Path) -> std::io::Result<bool> {
 }
 
 /// Returns whether small content matches its record.
-pub(super) fn is_intact(content: Content, body: Option<&[u8]>) -> bool {
+pub(super) fn is_intact(content: ContentLocation, body: Option<&[u8]>) -> bool {
     let holds = |body: &[u8], bytes: u64, sum: Checksum| body.len() as u64 == bytes && checksum(body) == sum;
     match content {
-        Content::Inline { bytes, sum } => body.is_some_and(|body| holds(body, bytes, sum)),
-        Content::None | Content::File { .. } => body.is_none(),
+        ContentLocation::Inline { bytes, sum } => body.is_some_and(|body| holds(body, bytes, sum)),
+        ContentLocation::None | ContentLocation::File { .. } => body.is_none(),
     }
 }

@@ -13,7 +13,7 @@ const PARTS: usize = 256;
 
 /// Short names of keys.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct ShortKeys {
     parts: Box<[Mutex<HashSet<u64, Prehashed>>]>,
 }
 
@@ -22,7 +22,7 @@ pub(super) fn short(primary: &Primary) -> u64 {
     primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-impl Known {
+impl ShortKeys {
     pub(super) fn new() -> Self {
         Self { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
@@ -52,12 +52,12 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use super::Known;
+    use super::ShortKeys;
     use crate::store::volume::record::primary_of;
 
     #[test]
     fn names_come_and_go() {
-        let known = Known::new();
+        let known = ShortKeys::new();
         let names: Vec<_> = (0..10_000_u32).map(|number| primary_of(&number.to_be_bytes())).collect();
         names.iter().step_by(2).for_each(|name| known.add(name));
         names.iter().step_by(4).for_each(|name| known.remove(name));

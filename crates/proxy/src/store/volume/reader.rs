@@ -1,14 +1,14 @@
 //! Lookups on a volume, on its reading thread.
 
-use super::index::{Fault, Stored, is_intact};
+use super::index::{IndexError, Stored, is_intact};
 use super::pending::Change;
-use super::record::{Content, Record, id_of, primary_of};
-use super::{Found, Volume};
+use super::record::{ContentLocation, Record, id_of, primary_of};
+use super::{Volume, VolumeObjects};
 use crate::store::body::StoredBody;
 use crate::store::folder::BodyFile;
 use crate::store::hold;
 use crate::store::notice::VolumeEvent;
-use crate::store::object::{Key, Meta, Object};
+use crate::store::object::{Meta, Object, ObjectKey};
 use crate::store::purge::Purged;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Reads all usable objects of a key.
-    pub(super) fn read_key(&self, hash: u64, key: &[u8]) -> Result<Found<M>, Fault> {
+    pub(super) fn read_key(&self, hash: u64, key: &[u8]) -> Result<VolumeObjects<M>, IndexError> {
         let primary = primary_of(key);
         // Queued changes first, then the index: a concurrently written object is then found twice, never missed.
         let floor = self.shared.log.floor();
@@ -105,9 +105,9 @@ impl<M: Meta> Volume<M> {
             return Err(broken);
         }
         let body = match record.content {
-            Content::None => StoredBody::Empty,
-            Content::Inline { .. } => StoredBody::Memory(stored.body.as_deref().ok_or(broken)?.into()),
-            Content::File { bytes, id } => {
+            ContentLocation::None => StoredBody::Empty,
+            ContentLocation::Inline { .. } => StoredBody::Memory(stored.body.as_deref().ok_or(broken)?.into()),
+            ContentLocation::File { bytes, id } => {
                 let fd = self.folder.open_file(id).map_err(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => VolumeEvent::BodyMissing,
                     _ => VolumeEvent::BodyUnreadable,
@@ -117,7 +117,8 @@ impl<M: Meta> Volume<M> {
                 StoredBody::File { fd, bytes, place }
             }
         };
-        let (meta, key) = (M::decode(record.meta).ok_or(broken)?, Key::new(record.key, record.locator.clone(), hash));
+        let (meta, key) =
+            (M::decode(record.meta).ok_or(broken)?, ObjectKey::new(record.key, record.locator.clone(), hash));
         let object = Object::new(key, record.variant, meta, record.lines.into(), body, record.generation);
         object.set_on_disk();
         Ok(object)

@@ -53,13 +53,13 @@ pub(crate) fn primary_in(id: &Id) -> Primary {
 
 /// Location of a record's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub(super) enum ContentLocation {
     None,
     Inline { bytes: u64, sum: Checksum },
     File { bytes: u64, id: FileId },
 }
 
-impl Content {
+impl ContentLocation {
     pub(super) const fn bytes(self) -> u64 {
         match self {
             Self::None => 0,
@@ -79,7 +79,7 @@ pub(super) struct Record<'a> {
     pub(super) variant: &'a [u8],
     pub(super) meta: &'a [u8],
     pub(super) lines: &'a [u8],
-    pub(super) content: Content,
+    pub(super) content: ContentLocation,
 }
 
 /// Bytes of a record before its variable-length fields.
@@ -104,9 +104,9 @@ impl<'a> Record<'a> {
         let mut last = [0; 16];
         last.copy_from_slice(&fixed[51..67]);
         let content = match (fixed[42], long(43)) {
-            (0, 0) => Content::None,
-            (1, bytes) => Content::Inline { bytes, sum: last },
-            (2, bytes) => Content::File { bytes, id: FileId::decode(u128::from_be_bytes(last)) },
+            (0, 0) => ContentLocation::None,
+            (1, bytes) => ContentLocation::Inline { bytes, sum: last },
+            (2, bytes) => ContentLocation::File { bytes, id: FileId::decode(u128::from_be_bytes(last)) },
             _ => return None,
         };
         let mut take = |count: usize| -> Option<&'a [u8]> {
@@ -139,7 +139,7 @@ impl<'a> Record<'a> {
 }
 
 /// Encodes a record. `None` if a field is too long.
-pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Vec<u8>> {
+pub(super) fn encode<M: Meta>(object: &Object<M>, content: ContentLocation) -> Option<Vec<u8>> {
     let mut meta = Vec::new();
     object.meta().encode(&mut meta);
     let mut bytes = vec![0; 16];
@@ -154,9 +154,9 @@ pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Ve
     bytes.extend_from_slice(&end.to_be_bytes());
     bytes.extend_from_slice(&u16::try_from(object.tags().len()).ok()?.to_be_bytes());
     let (kind, last) = match content {
-        Content::None => (0, [0; 16]),
-        Content::Inline { sum, .. } => (1, sum),
-        Content::File { id, .. } => (2, id.encode().to_be_bytes()),
+        ContentLocation::None => (0, [0; 16]),
+        ContentLocation::Inline { sum, .. } => (1, sum),
+        ContentLocation::File { id, .. } => (2, id.encode().to_be_bytes()),
     };
     bytes.push(kind);
     bytes.extend_from_slice(&content.bytes().to_be_bytes());
@@ -174,36 +174,36 @@ pub(super) fn encode<M: Meta>(object: &Object<M>, content: Content) -> Option<Ve
 }
 
 /// Estimated bytes of a record on its volume.
-pub(super) fn cost(record_bytes: usize, content: Content) -> u64 {
+pub(super) fn cost(record_bytes: usize, content: ContentLocation) -> u64 {
     /// Rows in three tables, and partly filled pages: measured.
     const ROWS_BYTES: u64 = 200;
     const PAGE_BYTES: u64 = 4_096;
     let content = match content {
-        Content::None => 0,
-        Content::Inline { bytes, .. } if bytes <= PAGE_BYTES / 2 => bytes + bytes / 3,
+        ContentLocation::None => 0,
+        ContentLocation::Inline { bytes, .. } if bytes <= PAGE_BYTES / 2 => bytes + bytes / 3,
         // redb gives each such row a run of pages whose number is a power of two.
-        Content::Inline { bytes, .. } => (bytes + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
-        Content::File { bytes, .. } => file_bytes(bytes).div_ceil(PAGE_BYTES) * PAGE_BYTES,
+        ContentLocation::Inline { bytes, .. } => (bytes + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
+        ContentLocation::File { bytes, .. } => file_bytes(bytes).div_ceil(PAGE_BYTES) * PAGE_BYTES,
     };
     record_bytes as u64 + ROWS_BYTES + content
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Content, Record, checksum, encode};
+    use super::{ContentLocation, Record, checksum, encode};
     use crate::store::folder::FileId;
-    use crate::store::object::{Key, Object};
+    use crate::store::object::{Object, ObjectKey};
     use crate::store::tests::{Note, memory_body};
 
     #[test]
     fn a_record_is_whole_or_nothing() {
         let note = Note { tags: vec![b"t".to_vec(), b"u".to_vec()], useful_until_s: 77, text: b"etag".to_vec() };
-        let key = Key::new(b"http://a.b/c", 7..12, 1);
+        let key = ObjectKey::new(b"http://a.b/c", 7..12, 1);
         let object = Object::new(key, b"gzip", note, b"A: b\r\n"[..].into(), memory_body(b"content"), 5);
         let contents = [
-            Content::None,
-            Content::Inline { bytes: 7, sum: checksum(b"content") },
-            Content::File { bytes: 1 << 40, id: FileId { stamp: 3, number: 9 } },
+            ContentLocation::None,
+            ContentLocation::Inline { bytes: 7, sum: checksum(b"content") },
+            ContentLocation::File { bytes: 1 << 40, id: FileId { stamp: 3, number: 9 } },
         ];
         for content in contents {
             let bytes = encode(&object, content).unwrap();

@@ -5,7 +5,7 @@ use crate::store::notice::VolumeEvent;
 use crate::store::tests::{
     Note, TestStore, content, get, key, locator_of, memory_body, object, open, purges, put, settings, tagged,
 };
-use crate::store::{Inserted, Key, Object, Purge, Purged, Store, StoreSettings, StoredBody, VolumeState};
+use crate::store::{Inserted, Object, ObjectKey, Purge, Purged, Store, StoreSettings, StoredBody, VolumeState};
 use aws_lc_rs::digest::{SHA256, digest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,17 +1,17 @@
 //! Background writing on a volume's writing thread.
 
-use super::index::Fault;
+use super::index::IndexError;
 use super::known::short;
 use super::pending::{Change, Layer};
-use super::record::{Content, Id, Primary, Record, checksum, encode, primary_in, primary_of};
+use super::record::{ContentLocation, Id, Primary, Record, checksum, encode, primary_in, primary_of};
 use super::writing::{Evicted, Writing};
-use super::{Order, Volume, reserve};
+use super::{Volume, VolumeCommand, reserve};
 use crate::store::body::{StoredBody, write_at};
 use crate::store::folder::{BodyFile, FileId, is_no_room};
 use crate::store::hold;
 use crate::store::notice::VolumeEvent;
 use crate::store::object::{Meta, Object};
-use crate::store::purge::{Purged, Target};
+use crate::store::purge::{PurgeTarget, Purged};
 use crate::store::seal::ChunkSums;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -61,11 +61,11 @@ impl Room {
 }
 
 /// An object that is ready for the index.
-struct Ready<M> {
+struct ReadyObject<M> {
     id: Id,
     object: Arc<Object<M>>,
     record: Vec<u8>,
-    content: Content,
+    content: ContentLocation,
     /// The file first referenced in this step, if any.
     file: Option<Arc<BodyFile>>,
     /// Its replacement in memory, if its content has moved to the disk.
@@ -154,14 +154,14 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Writes all queued changes, and evicts the oldest records if there is no space.
-    fn step(&self) -> Result<(), Fault> {
+    fn step(&self) -> Result<(), IndexError> {
         let layer = hold(&self.pending).begin();
         let outcome = self.write_layer(&layer);
         hold(&self.pending).end();
         outcome
     }
 
-    fn write_layer(&self, layer: &Layer<M>) -> Result<(), Fault> {
+    fn write_layer(&self, layer: &Layer<M>) -> Result<(), IndexError> {
         let Some(index) = self.index() else { return Ok(()) };
         let inline: u64 = layer.changes.values().map(inline_bytes).sum();
         let is_tight = self.folder.is_full() || self.free_bytes() < RESERVE_BYTES + 2 * inline;
@@ -202,7 +202,7 @@ impl<M: Meta> Volume<M> {
             let mut unplaced = Vec::new();
             for (position, made) in ready.iter().enumerate() {
                 if is_tight
-                    && matches!(made.content, Content::Inline { .. })
+                    && matches!(made.content, ContentLocation::Inline { .. })
                     && !writing.holds(&made.id, made.content)?
                 {
                     // It is larger than the existing record, so it must wait for space.
@@ -210,7 +210,7 @@ impl<M: Meta> Volume<M> {
                     unplaced.push(position);
                     continue;
                 }
-                if let (Content::File { id, .. }, None) = (made.content, &made.file)
+                if let (ContentLocation::File { id, .. }, None) = (made.content, &made.file)
                     && !writing.knows_file(id)?
                 {
                     // It was evicted in the meantime; its file is gone.
@@ -261,7 +261,7 @@ impl<M: Meta> Volume<M> {
                 self.shared.memory.swap(&made.object, moved);
             }
         }
-        for file in written.doomed {
+        for file in written.obsolete {
             self.folder.unlink(file);
         }
         Ok(())
@@ -308,21 +308,23 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Writes all of an object except its record. `None` if it must not or cannot be written.
-    fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<Ready<M>> {
+    fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<ReadyObject<M>> {
         let (purged, _) = self.shared.log.verdict(&object.subject());
         if !self.shared.log.may_be_written(object.generation(), purged) {
             return None;
         }
         let mut moved = None;
         let (content, file) = match object.body() {
-            StoredBody::Empty => (Content::None, None),
-            StoredBody::Memory(bytes) => (Content::Inline { bytes: bytes.len() as u64, sum: checksum(bytes) }, None),
+            StoredBody::Empty => (ContentLocation::None, None),
+            StoredBody::Memory(bytes) => {
+                (ContentLocation::Inline { bytes: bytes.len() as u64, sum: checksum(bytes) }, None)
+            }
             StoredBody::File { bytes, place: Some(place), .. } => {
                 if !place.is_indexed() && !self.seal(place, primary_in(&id), *bytes) {
                     return None;
                 }
                 let file = (!place.is_indexed()).then(|| Arc::clone(place));
-                (Content::File { bytes: *bytes, id: place.id() }, file)
+                (ContentLocation::File { bytes: *bytes, id: place.id() }, file)
             }
             StoredBody::File { fd, bytes, place: None } => {
                 let (file, new) = self.copy(fd, *bytes)?;
@@ -330,13 +332,13 @@ impl<M: Meta> Volume<M> {
                     return None;
                 }
                 let body = StoredBody::File { fd: new, bytes: *bytes, place: Some(Arc::clone(&file)) };
-                let content = Content::File { bytes: *bytes, id: file.id() };
+                let content = ContentLocation::File { bytes: *bytes, id: file.id() };
                 moved = self.with_body(object, body);
                 (content, Some(file))
             }
         };
         let record = encode(object, content)?;
-        Some(Ready { id, object: Arc::clone(object), record, content, file, moved })
+        Some(ReadyObject { id, object: Arc::clone(object), record, content, file, moved })
     }
 
     /// The same object with other content.
@@ -402,7 +404,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Evicts the oldest records until the budget is met. Returns their files with keys.
-    fn make_room(&self, writing: &mut Writing<'_>) -> Result<Vec<(Vec<u8>, FileId)>, Fault> {
+    fn make_room(&self, writing: &mut Writing<'_>) -> Result<Vec<(Vec<u8>, FileId)>, IndexError> {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let loose = self.folder.loose_bytes();
         let bytes_max = self.folder.bytes_max.saturating_sub(loose);
@@ -446,12 +448,12 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Carries out an order of the control thread.
-    fn obey(&self, order: Order) -> Result<(), Fault> {
+    fn obey(&self, order: VolumeCommand) -> Result<(), IndexError> {
         let Some(index) = self.index() else { return Ok(()) };
         match order {
-            Order::Purges { purges, generation, dropped, done } => {
+            VolumeCommand::Purges { purges, generation, dropped, done } => {
                 index.write(|writing| {
-                    if purges.iter().any(|(target, last)| *target == Target::All && last.hard == generation) {
+                    if purges.iter().any(|(target, last)| *target == PurgeTarget::All && last.hard == generation) {
                         // This covers all earlier purges.
                         writing.forget_purges(generation - 1)?;
                     }
@@ -464,7 +466,7 @@ impl<M: Meta> Volume<M> {
                 hold(&self.drops).extend(dropped);
                 let _ = done.try_send(());
             }
-            Order::Forget { generation, done } => {
+            VolumeCommand::Forget { generation, done } => {
                 let mut purged = Vec::new();
                 index.each_record(|sequence, record| {
                     if self.shared.log.verdict(&record.subject()).0 != Purged::No {
@@ -479,7 +481,7 @@ impl<M: Meta> Volume<M> {
                 })?;
                 let _ = done.try_send(());
             }
-            Order::Wipe { done } => {
+            VolumeCommand::Wipe { done } => {
                 let mut all = Vec::new();
                 index.each_record(|sequence, _| all.push(sequence))?;
                 all.chunks(self.drops_max()).try_for_each(|part| self.drop_all(part, |_| true))?;
@@ -494,7 +496,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Removes some of the purged records.
-    fn drop_some(&self) -> Result<(), Fault> {
+    fn drop_some(&self) -> Result<(), IndexError> {
         let part = {
             let mut drops = hold(&self.drops);
             let rest = drops.len().saturating_sub(self.drops_max());
@@ -506,7 +508,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Removes records in one step.
-    fn drop_all(&self, sequences: &[u64], goes: impl Fn(&Record<'_>) -> bool) -> Result<(), Fault> {
+    fn drop_all(&self, sequences: &[u64], goes: impl Fn(&Record<'_>) -> bool) -> Result<(), IndexError> {
         let Some(index) = self.index() else { return Ok(()) };
         let ((), written) =
             index.write(|writing| sequences.iter().try_for_each(|one| writing.remove_sequence(*one, &goes)))?;
@@ -515,7 +517,7 @@ impl<M: Meta> Volume<M> {
         }
         self.folder.indexed_bytes.store(written.bytes, Ordering::Relaxed);
         self.objects.store(written.objects, Ordering::Relaxed);
-        for file in written.doomed {
+        for file in written.obsolete {
             self.folder.unlink(file);
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! A write transaction of the index.
 
-use super::index::{BODIES, FACTS, FILES, Fault, INDEX, PURGES, RECORDS, range_of};
-use super::record::{Content, Id, Primary, Record, cost, id_of, primary_in, primary_of};
+use super::index::{BODIES, FACTS, FILES, INDEX, IndexError, PURGES, RECORDS, range_of};
+use super::record::{ContentLocation, Id, Primary, Record, cost, id_of, primary_in, primary_of};
 use crate::store::folder::FileId;
-use crate::store::purge::{Last, Target};
+use crate::store::purge::{LastPurges, PurgeTarget};
 use redb::{ReadableTable, Table, WriteTransaction};
 
 /// Result of a transaction.
@@ -12,7 +12,7 @@ pub(super) struct Written {
     pub(super) bytes: u64,
     pub(super) objects: u64,
     /// Files that the index no longer references.
-    pub(super) doomed: Vec<FileId>,
+    pub(super) obsolete: Vec<FileId>,
     /// Keys without any remaining record.
     pub(super) emptied: Vec<Primary>,
     pub(super) evicted: u64,
@@ -31,9 +31,9 @@ pub(super) struct Writing<'t> {
 
 impl<'t> Writing<'t> {
     /// Opens all tables for writing.
-    pub(super) fn begin(transaction: &'t WriteTransaction) -> Result<Self, Fault> {
+    pub(super) fn begin(transaction: &'t WriteTransaction) -> Result<Self, IndexError> {
         let facts = transaction.open_table(FACTS)?;
-        let fact = |name| Ok::<_, Fault>(facts.get(name)?.map_or(0, |value| value.value()));
+        let fact = |name| Ok::<_, IndexError>(facts.get(name)?.map_or(0, |value| value.value()));
         let written = Written { bytes: fact("bytes")?, objects: fact("objects")?, ..Written::default() };
         Ok(Self {
             index: transaction.open_table(INDEX)?,
@@ -47,7 +47,7 @@ impl<'t> Writing<'t> {
     }
 
     /// Closes the tables and records the statistics.
-    pub(super) fn end(mut self) -> Result<Written, Fault> {
+    pub(super) fn end(mut self) -> Result<Written, IndexError> {
         self.facts.insert("bytes", self.written.bytes)?;
         self.facts.insert("objects", self.written.objects)?;
         Ok(self.written)
@@ -61,22 +61,22 @@ impl Writing<'_> {
     }
 
     /// Returns whether the index references a file.
-    pub(super) fn knows_file(&self, id: FileId) -> Result<bool, Fault> {
+    pub(super) fn knows_file(&self, id: FileId) -> Result<bool, IndexError> {
         Ok(self.files.get(id.encode())?.is_some())
     }
 
     /// Content location of the record `id`.
-    pub(super) fn content_of(&self, id: &Id) -> Result<Option<Content>, Fault> {
+    pub(super) fn content_of(&self, id: &Id) -> Result<Option<ContentLocation>, IndexError> {
         let Some(sequence) = self.index.get(id)?.map(|row| row.value()) else { return Ok(None) };
         let record = self.records.get(sequence)?;
         Ok(record.and_then(|bytes| Record::decode(bytes.value()).map(|record| record.content)))
     }
 
     /// Returns whether the record `id` already has this content.
-    pub(super) fn holds(&self, id: &Id, content: Content) -> Result<bool, Fault> {
+    pub(super) fn holds(&self, id: &Id, content: ContentLocation) -> Result<bool, IndexError> {
         Ok(match (content, self.content_of(id)?) {
-            (Content::File { id, .. }, Some(Content::File { id: other, .. })) => id == other,
-            (Content::Inline { sum, .. }, Some(Content::Inline { sum: other, .. })) => sum == other,
+            (ContentLocation::File { id, .. }, Some(ContentLocation::File { id: other, .. })) => id == other,
+            (ContentLocation::Inline { sum, .. }, Some(ContentLocation::Inline { sum: other, .. })) => sum == other,
             _ => false,
         })
     }
@@ -86,9 +86,9 @@ impl Writing<'_> {
         &mut self,
         (id, sequence): (&Id, u64),
         record: &[u8],
-        content: Content,
+        content: ContentLocation,
         body: Option<&[u8]>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), IndexError> {
         let kept = self.holds(id, content)?;
         let former = self.index.get(id)?.map(|row| row.value());
         let sequence = match former {
@@ -101,10 +101,10 @@ impl Writing<'_> {
             }
             _ => {
                 self.remove(id)?;
-                if let (Content::Inline { .. }, Some(body)) = (content, body) {
+                if let (ContentLocation::Inline { .. }, Some(body)) = (content, body) {
                     self.bodies.insert(sequence, body)?;
                 }
-                if let Content::File { id, .. } = content {
+                if let ContentLocation::File { id, .. } = content {
                     self.files.insert(id.encode(), sequence)?;
                 }
                 self.index.insert(id, sequence)?;
@@ -118,14 +118,14 @@ impl Writing<'_> {
     }
 
     /// Removes the record `id`, if it exists.
-    pub(super) fn remove(&mut self, id: &Id) -> Result<(), Fault> {
+    pub(super) fn remove(&mut self, id: &Id) -> Result<(), IndexError> {
         let Some(sequence) = self.index.remove(id)?.map(|row| row.value()) else { return Ok(()) };
         self.drop_record(sequence)?;
         self.note_if_empty(id)
     }
 
     /// Removes all variants of a key.
-    pub(super) fn remove_key(&mut self, primary: &Primary) -> Result<(), Fault> {
+    pub(super) fn remove_key(&mut self, primary: &Primary) -> Result<(), IndexError> {
         let mut ids = Vec::new();
         for row in self.index.range(range_of(primary))? {
             ids.push(row?.0.value());
@@ -138,7 +138,7 @@ impl Writing<'_> {
         &mut self,
         sequence: u64,
         goes: impl FnOnce(&Record<'_>) -> bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), IndexError> {
         let id = {
             let Some(bytes) = self.records.get(sequence)? else { return Ok(()) };
             let record = Record::decode_unchecked(bytes.value()).filter(|record| goes(record));
@@ -147,21 +147,21 @@ impl Writing<'_> {
         id.map_or(Ok(()), |id| self.remove(&id))
     }
 
-    fn drop_record(&mut self, sequence: u64) -> Result<(), Fault> {
+    fn drop_record(&mut self, sequence: u64) -> Result<(), IndexError> {
         self.bodies.remove(sequence)?;
         let record = self.records.remove(sequence)?.map(|record| record.value().to_vec());
         let Some(record) = record else { return Ok(()) };
-        let content = Record::decode_unchecked(&record).map_or(Content::None, |record| record.content);
+        let content = Record::decode_unchecked(&record).map_or(ContentLocation::None, |record| record.content);
         self.written.bytes = self.written.bytes.saturating_sub(cost(record.len(), content));
         self.written.objects = self.written.objects.saturating_sub(1);
-        if let Content::File { id, .. } = content {
+        if let ContentLocation::File { id, .. } = content {
             self.files.remove(id.encode())?;
-            self.written.doomed.push(id);
+            self.written.obsolete.push(id);
         }
         Ok(())
     }
 
-    fn note_if_empty(&mut self, id: &Id) -> Result<(), Fault> {
+    fn note_if_empty(&mut self, id: &Id) -> Result<(), IndexError> {
         let primary = primary_in(id);
         if self.index.range(range_of(&primary))?.next().is_none() {
             self.written.emptied.push(primary);
@@ -175,7 +175,7 @@ impl Writing<'_> {
         &mut self,
         next: u64,
         keeps: impl FnOnce(&Record<'_>) -> bool,
-    ) -> Result<Option<Evicted>, Fault> {
+    ) -> Result<Option<Evicted>, IndexError> {
         let oldest = self.records.first()?.map(|(sequence, record)| (sequence.value(), record.value().to_vec()));
         let Some((sequence, bytes)) = oldest else { return Ok(None) };
         let Some(record) = Record::decode(&bytes) else {
@@ -189,7 +189,7 @@ impl Writing<'_> {
             // A record that its name no longer refers to.
             self.drop_record(sequence)?;
             self.written.evicted += 1;
-            let file = if let Content::File { id, .. } = record.content { Some(id) } else { None };
+            let file = if let ContentLocation::File { id, .. } = record.content { Some(id) } else { None };
             return Ok(Some(Evicted::Gone(file.map(|file| (record.key.to_vec(), file)))));
         }
         let body = self.bodies.remove(sequence)?.map(|body| body.value().to_vec());
@@ -199,14 +199,14 @@ impl Writing<'_> {
         if let Some(body) = body {
             self.bodies.insert(next, body.as_slice())?;
         }
-        if let Content::File { id, .. } = record.content {
+        if let ContentLocation::File { id, .. } = record.content {
             self.files.insert(id.encode(), next)?;
         }
         Ok(Some(Evicted::Moved))
     }
 
     /// Records a purge.
-    pub(super) fn put_purge(&mut self, target: &Target, last: Last) -> Result<(), Fault> {
+    pub(super) fn put_purge(&mut self, target: &PurgeTarget, last: LastPurges) -> Result<(), IndexError> {
         let bytes = target.encode();
         let old = self.purges.get(bytes.as_slice())?.map_or((0, 0), |row| row.value());
         self.purges.insert(bytes.as_slice(), (old.0.max(last.hard), old.1.max(last.soft)))?;
@@ -214,17 +214,17 @@ impl Writing<'_> {
     }
 
     /// Removes purges up to `generation`.
-    pub(super) fn forget_purges(&mut self, generation: u64) -> Result<(), Fault> {
+    pub(super) fn forget_purges(&mut self, generation: u64) -> Result<(), IndexError> {
         self.purges.retain(|_, (hard, soft)| hard.max(soft) > generation)?;
         Ok(())
     }
 
-    pub(super) fn set_generation(&mut self, generation: u64) -> Result<(), Fault> {
+    pub(super) fn set_generation(&mut self, generation: u64) -> Result<(), IndexError> {
         self.facts.insert("generation", generation)?;
         Ok(())
     }
 
-    pub(super) fn set_floor(&mut self, floor: u64) -> Result<(), Fault> {
+    pub(super) fn set_floor(&mut self, floor: u64) -> Result<(), IndexError> {
         self.facts.insert("floor", floor)?;
         Ok(())
     }

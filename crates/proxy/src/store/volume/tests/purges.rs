@@ -32,11 +32,11 @@ proptest! {
                     model.insert((host, path), (tag, Purged::No));
                 }
                 Step::Purge { purge, soft } => {
-                    let target = crate::store::purge::Target::of(&purge);
+                    let target = crate::store::purge::PurgeTarget::of(&purge);
                     let mut count = 0;
                     model.retain(|(host, path), (tag, purged)| {
                         let locator = locator_of(*host, *path);
-                        let key = Key::new(format!("http://{locator}").as_bytes(), 7..7 + locator.len(), 0);
+                        let key = ObjectKey::new(format!("http://{locator}").as_bytes(), 7..7 + locator.len(), 0);
                         let tags = [crate::store::purge::tag_hash(&[b't', *tag])];
                         let is_named = target.names(&crate::store::purge::Subject::new(&key, &tags, 0));
                         count += u64::from(is_named);

@@ -19,24 +19,25 @@ pub const CAUTION_MS: u64 = 1_000;
 
 /// The saturation state of one application server, shared by all workers.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct ServerSaturation {
     until_ms: AtomicU64,
 }
 
 /// The states of this process, by server address: all handlers of one server share its processes.
-static CROWDS: Mutex<Vec<(FastcgiAddress, Weak<Crowd>)>> = Mutex::new(Vec::new());
+static SATURATIONS: Mutex<Vec<(FastcgiAddress, Weak<ServerSaturation>)>> = Mutex::new(Vec::new());
 
-impl Crowd {
+impl ServerSaturation {
     /// The state of the server at `address`.
     pub fn of(address: &FastcgiAddress) -> Arc<Self> {
         // A panic elsewhere leaves the list consistent: every change is one step.
-        let mut crowds = CROWDS.lock().unwrap_or_else(PoisonError::into_inner);
-        crowds.retain(|(_, crowd)| crowd.strong_count() > 0);
-        let known = crowds.iter().find(|(known, _)| known == address).and_then(|(_, crowd)| crowd.upgrade());
+        let mut saturations = SATURATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        saturations.retain(|(_, saturation)| saturation.strong_count() > 0);
+        let known =
+            saturations.iter().find(|(known, _)| known == address).and_then(|(_, saturation)| saturation.upgrade());
         known.unwrap_or_else(|| {
-            let crowd = Arc::new(Self::default());
-            crowds.push((address.clone(), Arc::downgrade(&crowd)));
-            crowd
+            let saturation = Arc::new(Self::default());
+            saturations.push((address.clone(), Arc::downgrade(&saturation)));
+            saturation
         })
     }
 

@@ -25,7 +25,7 @@ const METRICS_BYTES_MAX: usize = 16 << 20;
 
 /// The source of the server's count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Books {
+pub enum CounterSource {
     /// Its access log: common, combined, or flatout's JSON.
     Log(PathBuf),
     /// Its metrics in Prometheus text format, with flatout's names.
@@ -34,7 +34,7 @@ pub enum Books {
 
 /// The count at one moment.
 #[derive(Clone, Debug)]
-pub(super) enum Page {
+pub(super) enum CounterSnapshot {
     /// Bytes of the log.
     LogBytes(u64),
     /// The metrics, and the number of requests that a reading itself adds: 1 if the measured server serves them.
@@ -49,27 +49,27 @@ pub(super) struct Metrics {
     requests: u64,
 }
 
-impl Books {
+impl CounterSource {
     /// Reads the current count.
     ///
     /// # Errors
-    /// The source and why it cannot be read, as text; likewise for [`Books::close`].
-    pub(super) fn open(&self) -> Result<Page, String> {
+    /// The source and why it cannot be read, as text; likewise for [`CounterSource::close`].
+    pub(super) fn open(&self) -> Result<CounterSnapshot, String> {
         match self {
             Self::Log(path) => {
                 let length = File::open(path).and_then(|file| file.metadata()).map(|metadata| metadata.len());
-                length.map(Page::LogBytes).map_err(|error| format!("{}: {error}", path.display()))
+                length.map(CounterSnapshot::LogBytes).map_err(|error| format!("{}: {error}", path.display()))
             }
             Self::Metrics(url) => {
                 let first = read_metrics(url)?;
                 let second = read_metrics(url)?;
-                Ok(Page::Metrics(second, second.requests.saturating_sub(first.requests).min(1)))
+                Ok(CounterSnapshot::Metrics(second, second.requests.saturating_sub(first.requests).min(1)))
             }
         }
     }
 
     /// The difference since `opened`, as soon as it is at least `expected` requests, or after the timeout.
-    pub(super) fn close(&self, opened: &Page, expected: u64) -> Result<ServerCounts, String> {
+    pub(super) fn close(&self, opened: &CounterSnapshot, expected: u64) -> Result<ServerCounts, String> {
         let begun = Instant::now();
         for looks in 1.. {
             let counts = self.count(opened, looks)?;
@@ -82,12 +82,12 @@ impl Books {
     }
 
     /// The difference since `opened`, after this many readings, including this one.
-    fn count(&self, opened: &Page, looks: u64) -> Result<ServerCounts, String> {
+    fn count(&self, opened: &CounterSnapshot, looks: u64) -> Result<ServerCounts, String> {
         match (self, opened) {
-            (Self::Log(path), Page::LogBytes(from)) => {
+            (Self::Log(path), CounterSnapshot::LogBytes(from)) => {
                 count_log(path, *from).map_err(|error| format!("{}: {error}", path.display()))
             }
-            (Self::Metrics(url), Page::Metrics(before, own)) => {
+            (Self::Metrics(url), CounterSnapshot::Metrics(before, own)) => {
                 let counts = read_metrics(url)?.since(before, own * looks);
                 let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
                 Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
@@ -196,7 +196,7 @@ fn parse_metrics(text: &str) -> Option<Metrics> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Books, METRICS_BYTES_MAX, Metrics, count_log, fetch, parse_metrics};
+    use super::{CounterSource, METRICS_BYTES_MAX, Metrics, count_log, fetch, parse_metrics};
     use crate::url::Url;
     use std::fs;
     use std::io::{Read, Write};
@@ -239,17 +239,17 @@ mod tests {
         let path = std::env::temp_dir().join(format!("flatout-books-{}", std::process::id()));
         let line = |status| format!("127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" {status} 5\n");
         fs::write(&path, line(500)).unwrap();
-        let books = Books::Log(path.clone());
-        let opened = books.open().unwrap();
+        let counter_source = CounterSource::Log(path.clone());
+        let opened = counter_source.open().unwrap();
         let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all([line(200), line(404), line(200), "half a li".to_owned()].concat().as_bytes()).unwrap();
-        let counts = books.close(&opened, 3).unwrap();
+        let counts = counter_source.close(&opened, 3).unwrap();
         assert_eq!((counts.requests, counts.by_status), (3, vec![(200, 2), (404, 1)]));
         // A log that starts over is counted from there.
         fs::write(&path, line(200)).unwrap();
         assert_eq!(count_log(&path, 1_000).unwrap().requests, 1);
         fs::remove_file(&path).unwrap();
-        assert!(books.open().is_err());
+        assert!(counter_source.open().is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) struct Bounds {
     pub(crate) descriptors_max: u64,
 }
 
-/// Queue of an object, stored in `Object::ledger` and written only under the lock.
+/// Queue of an object, stored in `Object::eviction` and written only under the lock.
 const NEW: u8 = 0;
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
@@ -35,7 +35,7 @@ const SMALL_PART: u64 = 10;
 
 /// Eviction queue and sums of the memory tier.
 #[derive(Debug)]
-pub(crate) struct Ledger<M> {
+pub(crate) struct EvictionQueue<M> {
     bounds: Bounds,
     /// Memory budget of the process: objects may use what other content leaves.
     budget: Arc<Budget>,
@@ -53,7 +53,7 @@ pub(crate) struct Ledger<M> {
     evicted: u64,
 }
 
-impl<M> Ledger<M> {
+impl<M> EvictionQueue<M> {
     pub(crate) fn new(bounds: Bounds, budget: Arc<Budget>) -> Self {
         Self {
             bounds,
@@ -95,16 +95,16 @@ impl<M> Ledger<M> {
     /// queue.
     pub(crate) fn add(&mut self, object: &Arc<Object<M>>, former: Option<&Object<M>>) -> Vec<Arc<Object<M>>> {
         // It was replaced before it was added.
-        if object.ledger.load(Ordering::Relaxed) != NEW {
+        if object.eviction.load(Ordering::Relaxed) != NEW {
             return Vec::new();
         }
-        let inherits = former.is_some_and(|former| former.ledger.load(Ordering::Relaxed) == MAIN);
+        let inherits = former.is_some_and(|former| former.eviction.load(Ordering::Relaxed) == MAIN);
         if let Some(former) = former {
             object.set_hits(former.hits());
             self.remove(former);
         }
         let is_main = inherits | self.ghosts.take(ghost_of(object));
-        object.ledger.store(if is_main { MAIN } else { SMALL }, Ordering::Relaxed);
+        object.eviction.store(if is_main { MAIN } else { SMALL }, Ordering::Relaxed);
         self.bytes += object.cost();
         self.objects += 1;
         if is_main {
@@ -122,7 +122,7 @@ impl<M> Ledger<M> {
 
     /// Removes `object`.
     pub(crate) fn remove(&mut self, object: &Object<M>) {
-        let place = object.ledger.swap(GONE, Ordering::Relaxed);
+        let place = object.eviction.swap(GONE, Ordering::Relaxed);
         if place == SMALL || place == MAIN {
             self.strike(object, place);
             self.dead += 1;
@@ -206,7 +206,7 @@ impl<M> Ledger<M> {
             let hits = object.hits();
             if turns > 0 && place == SMALL && hits >= HITS_FOR_MAIN {
                 object.set_hits(0);
-                object.ledger.store(MAIN, Ordering::Relaxed);
+                object.eviction.store(MAIN, Ordering::Relaxed);
                 self.small_bytes -= object.cost();
                 self.main.push_back(entry);
                 continue;
@@ -219,7 +219,7 @@ impl<M> Ledger<M> {
             if place == SMALL {
                 self.ghosts.add(ghost_of(&object), self.objects as usize);
             }
-            object.ledger.store(GONE, Ordering::Relaxed);
+            object.eviction.store(GONE, Ordering::Relaxed);
             self.strike(&object, place);
             return Some(object);
         }
@@ -238,7 +238,7 @@ impl<M> Ledger<M> {
                 self.holders.push_back(entry);
                 continue;
             }
-            let place = object.ledger.swap(GONE, Ordering::Relaxed);
+            let place = object.eviction.swap(GONE, Ordering::Relaxed);
             self.strike(&object, place);
             self.dead += 1;
             return Some(object);
@@ -248,11 +248,11 @@ impl<M> Ledger<M> {
 
 /// Object of a queue entry, if it is still in that queue.
 fn stands_in<M>(entry: &Weak<Object<M>>, place: u8) -> Option<Arc<Object<M>>> {
-    entry.upgrade().filter(|object| object.ledger.load(Ordering::Relaxed) == place)
+    entry.upgrade().filter(|object| object.eviction.load(Ordering::Relaxed) == place)
 }
 
 fn is_listed<M>(object: &Object<M>) -> bool {
-    matches!(object.ledger.load(Ordering::Relaxed), SMALL | MAIN)
+    matches!(object.eviction.load(Ordering::Relaxed), SMALL | MAIN)
 }
 
 /// Fingerprint of an object that left the small queue without a hit.

@@ -1,7 +1,7 @@
 //! Lookup of stored responses: in memory, then on disk.
 
-use crate::answer::{Content, first_ranges, first_ranges_of};
-use crate::meta::{Kept, Meta};
+use crate::answer::{ResponseContent, first_ranges, first_ranges_of};
+use crate::meta::{Meta, StoredResponse};
 use crate::parts::{PartSet, Stitching};
 use crate::query::Query;
 use crate::store::{Bucket, Purged, Store};
@@ -14,9 +14,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Lookup result.
-pub(crate) enum Found {
+pub(crate) enum LookupResult {
     /// The matching variant, and its purge state.
-    Object(Arc<Kept>, Purged),
+    Object(Arc<StoredResponse>, Purged),
     /// Parts of the matching variant, and their purge state.
     Parts(Rc<PartSet>, Purged),
     /// A miss: its reason, and the Vary names of the variants present.
@@ -24,8 +24,10 @@ pub(crate) enum Found {
 }
 
 /// Selects the variant of `bucket` for `query`.
-pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> Found {
-    let (Some(bucket), Some(store)) = (bucket, worker.store()) else { return Found::Nothing(Lookup::MissCold, None) };
+pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> LookupResult {
+    let (Some(bucket), Some(store)) = (bucket, worker.store()) else {
+        return LookupResult::Nothing(Lookup::MissCold, None);
+    };
     let mut missed = Lookup::MissVary;
     let mut variant = Vec::new();
     let mut names: Option<&str> = None;
@@ -46,25 +48,25 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
             purged => {
                 object.touch();
                 return match gather(store, query, object, bucket) {
-                    Some(set) => Found::Parts(Rc::new(set), purged),
-                    None => Found::Object(Arc::clone(object), purged),
+                    Some(set) => LookupResult::Parts(Rc::new(set), purged),
+                    None => LookupResult::Object(Arc::clone(object), purged),
                 };
             }
         }
     }
     if query.cache.rules.language_select {
-        let speaks = |object: &&Arc<Kept>| {
+        let speaks = |object: &&Arc<StoredResponse>| {
             store.check(object) == Purged::No && query.with(|request| matches_language(request, &object.meta().stored))
         };
         if let Some(object) = bucket.objects().iter().find(speaks) {
-            return Found::Object(Arc::clone(object), Purged::No);
+            return LookupResult::Object(Arc::clone(object), Purged::No);
         }
     }
-    Found::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
+    LookupResult::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
 }
 
 /// Collects the parts that can be combined with `newest`, the first of its variant; `None` if there are none.
-fn gather(store: &Store<Meta>, query: &Query, newest: &Arc<Kept>, bucket: &Bucket<Meta>) -> Option<PartSet> {
+fn gather(store: &Store<Meta>, query: &Query, newest: &Arc<StoredResponse>, bucket: &Bucket<Meta>) -> Option<PartSet> {
     // A template is never a part.
     if !newest.is_part() || query.cache.esi || query.ask.request.method() != "GET" {
         return None;
@@ -73,22 +75,26 @@ fn gather(store: &Store<Meta>, query: &Query, newest: &Arc<Kept>, bucket: &Bucke
 }
 
 /// Decision of the cache core about a lookup result.
-pub(crate) fn verdict_of(query: &Query, found: &Found, now_s: i64) -> Verdict {
+pub(crate) fn verdict_of(query: &Query, found: &LookupResult, now_s: i64) -> Verdict {
     let rules = &query.cache.rules;
     match found {
-        Found::Nothing(reason, _) => query.with(|request| decide_miss(request, *reason, rules)),
-        Found::Object(object, Purged::Soft) => {
+        LookupResult::Nothing(reason, _) => query.with(|request| decide_miss(request, *reason, rules)),
+        LookupResult::Object(object, Purged::Soft) => {
             let stored = object.meta().stored.expired(now_s);
             query.with(|request| decide_stored(request, &stored, rules, now_s))
         }
-        Found::Object(object, _) => query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s)),
-        Found::Parts(set, purged) => query.with(|request| set.decide(request, *purged == Purged::Soft, rules, now_s)),
+        LookupResult::Object(object, _) => {
+            query.with(|request| decide_stored(request, &object.meta().stored, rules, now_s))
+        }
+        LookupResult::Parts(set, purged) => {
+            query.with(|request| set.decide(request, *purged == Purged::Soft, rules, now_s))
+        }
     }
 }
 
-impl Found {
+impl LookupResult {
     /// The stored response whose metadata applies.
-    pub(crate) fn object(&self) -> Option<&Arc<Kept>> {
+    pub(crate) fn object(&self) -> Option<&Arc<StoredResponse>> {
         match self {
             Self::Object(object, _) => Some(object),
             Self::Parts(set, _) => Some(set.newest()),
@@ -105,26 +111,26 @@ impl Found {
     }
 
     /// The stored content.
-    pub(crate) fn content(&self) -> Option<Content> {
+    pub(crate) fn content(&self) -> Option<ResponseContent> {
         match self {
-            Self::Object(object, _) => Some(Content::Kept(Arc::clone(object))),
-            Self::Parts(set, _) => Some(Content::Parts(Stitching { set: Rc::clone(set), supply: None })),
+            Self::Object(object, _) => Some(ResponseContent::Kept(Arc::clone(object))),
+            Self::Parts(set, _) => Some(ResponseContent::Parts(Stitching { set: Rc::clone(set), supply: None })),
             Self::Nothing(..) => None,
         }
     }
 }
 
 /// Looks in memory, then on disk.
-pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> Found {
-    let Some(store) = worker.store() else { return Found::Nothing(Lookup::MissCold, None) };
+pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> LookupResult {
+    let Some(store) = worker.store() else { return LookupResult::Nothing(Lookup::MissCold, None) };
     let (hash, key) = (query.key.hash(), query.key.as_bytes());
     let bucket = store.find(hash, key);
     let found = select(worker, query, bucket.as_deref());
     let asks_disk = match (&found, &bucket) {
-        (Found::Object(..), _) | (Found::Parts(..), None) => false,
-        (Found::Parts(set, _), Some(bucket)) => bucket.is_partial() && !is_enough(query, set),
-        (Found::Nothing(..), Some(bucket)) => bucket.is_partial(),
-        (Found::Nothing(..), None) => true,
+        (LookupResult::Object(..), _) | (LookupResult::Parts(..), None) => false,
+        (LookupResult::Parts(set, _), Some(bucket)) => bucket.is_partial() && !is_enough(query, set),
+        (LookupResult::Nothing(..), Some(bucket)) => bucket.is_partial(),
+        (LookupResult::Nothing(..), None) => true,
     };
     if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
         let bucket = lookup.await;
@@ -140,20 +146,20 @@ fn is_enough(query: &Query, set: &PartSet) -> bool {
 }
 
 /// Returns the result if its content is intact. Content from a disk is verified before its first use.
-async fn verified(query: &Query, found: Found) -> Found {
+async fn verified(query: &Query, found: LookupResult) -> LookupResult {
     let now_s = Now::read().unix_s;
     let is_intact = match &found {
-        Found::Object(object, _) if !object.body().is_verified() => {
+        LookupResult::Object(object, _) if !object.body().is_verified() => {
             object.body().verify(first_ranges(query, object, now_s)).await
         }
-        Found::Parts(set, _) => {
+        LookupResult::Parts(set, _) => {
             let mut is_intact = true;
             for (body, range) in first_ranges_of(query, set, now_s) {
                 is_intact &= body.verify([range]).await;
             }
             is_intact
         }
-        Found::Object(..) | Found::Nothing(..) => true,
+        LookupResult::Object(..) | LookupResult::Nothing(..) => true,
     };
-    if is_intact { found } else { Found::Nothing(Lookup::MissCorrupt, None) }
+    if is_intact { found } else { LookupResult::Nothing(Lookup::MissCorrupt, None) }
 }

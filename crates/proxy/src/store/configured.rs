@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A configured folder.
 #[derive(Debug)]
-pub(super) struct Slot<M> {
+pub(super) struct ConfiguredVolume<M> {
     path: PathBuf,
     bytes_max: u64,
     pub(super) volume: OnceLock<Arc<Volume<M>>>,
@@ -19,7 +19,7 @@ pub(super) struct Slot<M> {
     problem: Mutex<(VolumeState, String)>,
 }
 
-impl<M: Meta> Slot<M> {
+impl<M: Meta> ConfiguredVolume<M> {
     pub(super) fn new((path, bytes_max): (PathBuf, u64)) -> Self {
         Self { path, bytes_max, volume: OnceLock::new(), problem: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl<M: Meta> Slot<M> {
 
 impl<M: Meta> Store<M> {
     /// Attaches a volume. The error is a sentence.
-    pub(super) fn attach(&self, slot: &Slot<M>) -> Result<(), String> {
+    pub(super) fn attach(&self, slot: &ConfiguredVolume<M>) -> Result<(), String> {
         let _one = hold(&self.purging);
         if self.is_released.load(Ordering::Relaxed) {
             return Err(format!("the volume {} is left to a successor", slot.path.display()));
@@ -97,7 +97,7 @@ pub(super) fn wait_for_locked<M: Meta>(store: &Weak<Store<M>>) {
             // Its state has the reason.
             let _ = store.attach(slot);
         }
-        if !store.slots.iter().any(Slot::is_locked) {
+        if !store.slots.iter().any(ConfiguredVolume::is_locked) {
             return;
         }
     }

@@ -30,26 +30,26 @@ const KEY_BYTES: usize = 56;
 /// Digests, the day of the last use, and a checksum of these and the key.
 const VALUE_BYTES: usize = DIGESTS_BYTES + 4 + 8;
 
-type Key = [u8; KEY_BYTES];
-type Value = [u8; VALUE_BYTES];
+type DigestKey = [u8; KEY_BYTES];
+type DigestValue = [u8; VALUE_BYTES];
 
-const TABLE: TableDefinition<'static, Key, Value> = TableDefinition::new("digests-1");
+const TABLE: TableDefinition<'static, DigestKey, DigestValue> = TableDefinition::new("digests-1");
 
 /// The store.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct DigestStore {
     path: PathBuf,
     entries_max: u64,
-    state: Mutex<State>,
+    state: Mutex<DigestStoreState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct DigestStoreState {
     database: Option<Database>,
-    unwritten: Vec<(Key, Value)>,
+    unwritten: Vec<(DigestKey, DigestValue)>,
 }
 
-impl Ledger {
+impl DigestStore {
     /// Opens or creates the store in `folder`. An unreadable store is renamed, and the warning reports it.
     pub(crate) fn open(folder: &Path) -> (Self, Option<String>) {
         Self::open_with(folder, ENTRIES_MAX)
@@ -58,11 +58,11 @@ impl Ledger {
     fn open_with(folder: &Path, entries_max: u64) -> (Self, Option<String>) {
         let path = folder.join(FILE_NAME);
         let (database, warning) = open_or_begin(&path);
-        let state = Mutex::new(State { database, unwritten: Vec::new() });
+        let state = Mutex::new(DigestStoreState { database, unwritten: Vec::new() });
         (Self { path, entries_max, state }, warning)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DigestStoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl Ledger {
     pub(crate) fn get(&self, identity: &FileIdentity) -> Option<Digests> {
         let key = key_of(identity);
         let mut state = self.lock();
-        let read = || -> Option<Value> {
+        let read = || -> Option<DigestValue> {
             let transaction = state.database.as_ref()?.begin_read().ok()?;
             Some(transaction.open_table(TABLE).ok()?.get(key).ok()??.value())
         };
@@ -82,7 +82,7 @@ impl Ledger {
         Some(digests)
     }
 
-    /// Stores `digests` of the version `identity`, from the next [`Ledger::flush`] on.
+    /// Stores `digests` of the version `identity`, from the next [`DigestStore::flush`] on.
     pub(crate) fn put(&self, identity: &FileIdentity, digests: &Digests) {
         let key = key_of(identity);
         add_unwritten(&mut self.lock(), key, value_of(&key, digests, today()));
@@ -112,20 +112,20 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for DigestStore {
     fn drop(&mut self) {
         self.flush();
     }
 }
 
-fn add_unwritten(state: &mut State, key: Key, value: Value) {
+fn add_unwritten(state: &mut DigestStoreState, key: DigestKey, value: DigestValue) {
     if state.unwritten.len() < UNWRITTEN_MAX {
         state.unwritten.push((key, value));
     }
 }
 
 /// Writes `entries`, and drops the least recently used ones beyond `entries_max`.
-fn write(database: &Database, entries: &[(Key, Value)], entries_max: u64) -> Option<()> {
+fn write(database: &Database, entries: &[(DigestKey, DigestValue)], entries_max: u64) -> Option<()> {
     let transaction = database.begin_write().ok()?;
     {
         let mut table = transaction.open_table(TABLE).ok()?;
@@ -197,7 +197,7 @@ fn open_checked(path: &Path) -> Result<Database, DatabaseError> {
     Ok(database)
 }
 
-fn key_of(identity: &FileIdentity) -> Key {
+fn key_of(identity: &FileIdentity) -> DigestKey {
     let mut key = [0; KEY_BYTES];
     key[..8].copy_from_slice(&identity.device.to_le_bytes());
     key[8..16].copy_from_slice(&identity.inode.to_le_bytes());
@@ -207,7 +207,7 @@ fn key_of(identity: &FileIdentity) -> Key {
     key
 }
 
-fn value_of(key: &Key, digests: &Digests, day: u32) -> Value {
+fn value_of(key: &DigestKey, digests: &Digests, day: u32) -> DigestValue {
     let mut value = [0; VALUE_BYTES];
     value[..DIGESTS_BYTES].copy_from_slice(digests.as_bytes());
     value[DIGESTS_BYTES..DIGESTS_BYTES + 4].copy_from_slice(&day.to_le_bytes());
@@ -217,18 +217,18 @@ fn value_of(key: &Key, digests: &Digests, day: u32) -> Value {
 }
 
 /// The digests in `value`, if the checksum matches: a wrong digest would be worse than none.
-fn digests_in(key: &Key, value: &Value) -> Option<Digests> {
+fn digests_in(key: &DigestKey, value: &DigestValue) -> Option<Digests> {
     if value[DIGESTS_BYTES + 4..] != checksum(key, value) {
         return None;
     }
     Digests::from_bytes(&value[..DIGESTS_BYTES])
 }
 
-fn day_in(value: &Value) -> u32 {
+fn day_in(value: &DigestValue) -> u32 {
     value[DIGESTS_BYTES..DIGESTS_BYTES + 4].iter().rev().fold(0, |day, &byte| day << 8 | u32::from(byte))
 }
 
-fn checksum(key: &Key, value: &Value) -> [u8; 8] {
+fn checksum(key: &DigestKey, value: &DigestValue) -> [u8; 8] {
     let hash = digest(&SHA256, &[&key[..], &value[..DIGESTS_BYTES + 4]].concat());
     let mut check = [0; 8];
     check.copy_from_slice(&hash.as_ref()[..8]);
@@ -242,7 +242,7 @@ fn today() -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILE_NAME, Ledger, TABLE, key_of, value_of};
+    use super::{DigestStore, FILE_NAME, TABLE, key_of, value_of};
     use crate::digests::Digests;
     use crate::version::tests::temporary_folder;
     use flatout_net::file::FileIdentity;
@@ -256,46 +256,46 @@ mod tests {
     fn digests_outlive_their_process() {
         let folder = temporary_folder("ledger");
         let digests = Digests::of_bytes(b"abc");
-        let (ledger, warning) = Ledger::open(&folder);
-        assert_eq!((ledger.get(&identity(1)), warning), (None, None));
-        ledger.put(&identity(1), &digests);
-        ledger.flush();
-        assert_eq!(ledger.get(&identity(1)), Some(digests.clone()));
+        let (digest_store, warning) = DigestStore::open(&folder);
+        assert_eq!((digest_store.get(&identity(1)), warning), (None, None));
+        digest_store.put(&identity(1), &digests);
+        digest_store.flush();
+        assert_eq!(digest_store.get(&identity(1)), Some(digests.clone()));
         // Another process finds it taken, and goes on without.
-        let (second, warning) = Ledger::open(&folder);
+        let (second, warning) = DigestStore::open(&folder);
         assert_eq!((second.get(&identity(1)), warning), (None, None));
         second.put(&identity(2), &digests);
-        drop(ledger);
+        drop(digest_store);
         second.flush();
         assert_eq!(second.get(&identity(1)), Some(digests.clone()));
         drop(second);
-        let (ledger, _) = Ledger::open(&folder);
-        assert_eq!((ledger.get(&identity(1)), ledger.len()), (Some(digests), 2));
+        let (digest_store, _) = DigestStore::open(&folder);
+        assert_eq!((digest_store.get(&identity(1)), digest_store.len()), (Some(digests), 2));
         let changed = FileIdentity { changed_ns: 7, ..identity(1) };
-        assert_eq!(ledger.get(&changed), None);
+        assert_eq!(digest_store.get(&changed), None);
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn those_least_asked_for_are_forgotten() {
         let folder = temporary_folder("ledger-bound");
-        let (ledger, _) = Ledger::open_with(&folder, 80);
+        let (digest_store, _) = DigestStore::open_with(&folder, 80);
         let digests = Digests::of_bytes(b"abc");
         {
-            let mut state = ledger.lock();
+            let mut state = digest_store.lock();
             for inode in 0..80 {
                 let key = key_of(&identity(inode));
                 state.unwritten.push((key, value_of(&key, &digests, inode as u32)));
             }
         }
-        ledger.flush();
-        assert_eq!(ledger.len(), 80);
+        digest_store.flush();
+        assert_eq!(digest_store.len(), 80);
         // Asked for, so it is young again.
-        assert!(ledger.get(&identity(0)).is_some());
-        ledger.put(&identity(1000), &digests);
-        ledger.flush();
-        assert_eq!(ledger.len(), 70);
-        let known = |inode| ledger.get(&identity(inode)).is_some();
+        assert!(digest_store.get(&identity(0)).is_some());
+        digest_store.put(&identity(1000), &digests);
+        digest_store.flush();
+        assert_eq!(digest_store.len(), 70);
+        let known = |inode| digest_store.get(&identity(inode)).is_some();
         assert!(known(0) && known(1000) && known(79) && !known(1) && !known(11) && known(12));
         fs::remove_dir_all(folder).unwrap();
     }
@@ -307,40 +307,40 @@ mod tests {
         let noise = vec![0xff; 100_000];
         for content in [&b"no store at all"[..], &noise, &[]] {
             fs::write(&path, content).unwrap();
-            let (ledger, warning) = Ledger::open(&folder);
+            let (digest_store, warning) = DigestStore::open(&folder);
             assert_eq!(warning.is_some(), !content.is_empty(), "{warning:?}");
-            ledger.put(&identity(1), &Digests::of_bytes(b"abc"));
-            ledger.flush();
-            assert!(ledger.get(&identity(1)).is_some());
+            digest_store.put(&identity(1), &Digests::of_bytes(b"abc"));
+            digest_store.flush();
+            assert!(digest_store.get(&identity(1)).is_some());
         }
         // A real one, cut in half.
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        let (ledger, warning) = Ledger::open(&folder);
+        let (digest_store, warning) = DigestStore::open(&folder);
         assert!(warning.is_some_and(|text| text.contains("recreated")));
-        assert!(ledger.len() == 0);
+        assert!(digest_store.len() == 0);
         // A folder that is not there: nothing is kept, and nothing breaks.
-        let (ledger, warning) = Ledger::open(&folder.join("none"));
-        ledger.put(&identity(1), &Digests::of_bytes(b"abc"));
-        ledger.flush();
-        assert!(warning.is_some() && ledger.get(&identity(1)).is_none());
+        let (digest_store, warning) = DigestStore::open(&folder.join("none"));
+        digest_store.put(&identity(1), &Digests::of_bytes(b"abc"));
+        digest_store.flush();
+        assert!(warning.is_some() && digest_store.get(&identity(1)).is_none());
         fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_turned_bit_is_no_digest() {
         let folder = temporary_folder("ledger-bit");
-        let (ledger, _) = Ledger::open(&folder);
+        let (digest_store, _) = DigestStore::open(&folder);
         let key = key_of(&identity(1));
         let mut value = value_of(&key, &Digests::of_bytes(b"abc"), super::today());
         value[40] ^= 1;
         {
-            let state = ledger.lock();
+            let state = digest_store.lock();
             let transaction = state.database.as_ref().unwrap().begin_write().unwrap();
             transaction.open_table(TABLE).unwrap().insert(key, value).unwrap();
             transaction.commit().unwrap();
         }
-        assert_eq!(ledger.get(&identity(1)), None);
+        assert_eq!(digest_store.get(&identity(1)), None);
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 //! continuously instead. The CPU time of polling is not work, so it is counted separately.
 
 use super::Drive;
-use super::worker::{Shared, thread_cpu_ns};
+use super::worker::{ClientShared, thread_cpu_ns};
 use crate::clock::precise_ns;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,14 +19,14 @@ pub(super) const EARLY_NS: u64 = 250_000;
 
 /// The busy-polling state and its total CPU time.
 #[derive(Debug, Default)]
-pub(super) struct Vigil {
+pub(super) struct BusyPolling {
     sleeper: RefCell<Option<Waker>>,
     awake_ns: Cell<u64>,
     /// Number of steps of work that no other counter reflects.
     steps: Cell<u64>,
 }
 
-impl Vigil {
+impl BusyPolling {
     /// Ends the poller's sleep. Costs one comparison if it is not asleep.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.sleeper.borrow_mut().take() {
@@ -57,7 +57,7 @@ impl Vigil {
 
 /// Polls until dropped: sleeps while nothing is near, and otherwise makes the runtime check its sockets without
 /// waiting.
-pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
+pub(super) async fn keep<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
     // Measured in the thread's own CPU time: while another thread has the core, this one does not poll.
     let mark = || (thread_cpu_ns(), work(&shared));
     let mut last = mark();
@@ -67,7 +67,7 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
             if shared.under_way.get() > 0 || shared.pacer.is_near(precise_ns()) {
                 return Poll::Ready(());
             }
-            *shared.vigil.sleeper.borrow_mut() = Some(context.waker().clone());
+            *shared.busy_polling.sleeper.borrow_mut() = Some(context.waker().clone());
             has_slept = true;
             Poll::Pending
         })
@@ -80,12 +80,12 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
         let now = mark();
         if now.1 == last.1 {
             let awake_ns = now.0.saturating_sub(last.0);
-            shared.vigil.awake_ns.set(shared.vigil.awake_ns.get() + awake_ns);
+            shared.busy_polling.awake_ns.set(shared.busy_polling.awake_ns.get() + awake_ns);
         }
         last = now;
         let now_ns = precise_ns();
         if shared.pacer.take_due(now_ns) {
-            shared.vigil.step();
+            shared.busy_polling.step();
             let own = shared.dispatch(now_ns, None);
             debug_assert!(own.is_none());
         }
@@ -93,6 +93,6 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<Shared<D>>) {
 }
 
 /// A value that changes with any work.
-fn work<D: Drive>(shared: &Shared<D>) -> (u64, u64, u64, u32) {
-    (shared.vigil.steps.get(), shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
+fn work<D: Drive>(shared: &ClientShared<D>) -> (u64, u64, u64, u32) {
+    (shared.busy_polling.steps.get(), shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
 }

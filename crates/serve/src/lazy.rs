@@ -1,6 +1,6 @@
 //! A value computed once, off the event loops, for all workers.
 
-use crate::workshop::Signal;
+use crate::thread_pool::Signal;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,13 +12,13 @@ const UNDER_WAY: u8 = 0x80;
 
 /// A value that may not be computed yet.
 #[derive(Debug)]
-pub(crate) struct Slot<T> {
+pub(crate) struct LazyValue<T> {
     value: OnceLock<T>,
     state: AtomicU8,
     waiting: Mutex<Vec<Arc<Signal>>>,
 }
 
-impl<T> Default for Slot<T> {
+impl<T> Default for LazyValue<T> {
     fn default() -> Self {
         Self { value: OnceLock::new(), state: AtomicU8::new(0), waiting: Mutex::default() }
     }
@@ -26,16 +26,16 @@ impl<T> Default for Slot<T> {
 
 /// The state of a slot at a request for its value.
 #[derive(Debug)]
-pub(crate) enum Begin<T> {
+pub(crate) enum LazyState<T> {
     /// The caller must compute the value.
-    Yours(Making<T>),
+    Yours(ComputeGuard<T>),
     /// It is in progress.
     UnderWay,
     /// It failed too often, or exists already.
     Never,
 }
 
-impl<T> Slot<T> {
+impl<T> LazyValue<T> {
     /// The value, if it exists. Lock-free.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.get()
@@ -47,19 +47,19 @@ impl<T> Slot<T> {
     }
 
     /// Requests the computation of the value.
-    pub(crate) fn begin(self: &Arc<Self>) -> Begin<T> {
+    pub(crate) fn begin(self: &Arc<Self>) -> LazyState<T> {
         if self.value.get().is_some() {
-            return Begin::Never;
+            return LazyState::Never;
         }
         let state = self.state.load(Ordering::Acquire);
         if state & UNDER_WAY != 0 {
-            return Begin::UnderWay;
+            return LazyState::UnderWay;
         }
         if state >= ATTEMPTS_MAX {
-            return Begin::Never;
+            return LazyState::Never;
         }
         let begun = self.state.compare_exchange(state, state | UNDER_WAY, Ordering::AcqRel, Ordering::Acquire);
-        if begun.is_ok() { Begin::Yours(Making(Arc::clone(self))) } else { Begin::UnderWay }
+        if begun.is_ok() { LazyState::Yours(ComputeGuard(Arc::clone(self))) } else { LazyState::UnderWay }
     }
 
     /// Signals `signal` when the attempt ends, successfully or not; immediately if none is in progress.
@@ -86,9 +86,9 @@ impl<T> Slot<T> {
 
 /// The obligation to compute a slot's value. Dropping it without a value frees the slot.
 #[derive(Debug)]
-pub(crate) struct Making<T>(Arc<Slot<T>>);
+pub(crate) struct ComputeGuard<T>(Arc<LazyValue<T>>);
 
-impl<T> Making<T> {
+impl<T> ComputeGuard<T> {
     /// Stores the value.
     pub(crate) fn finish(self, value: T) {
         let _ = self.0.value.set(value);
@@ -101,7 +101,7 @@ impl<T> Making<T> {
     }
 }
 
-impl<T> Drop for Making<T> {
+impl<T> Drop for ComputeGuard<T> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -109,38 +109,38 @@ impl<T> Drop for Making<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Begin, Slot};
-    use crate::workshop::tests::block_on;
-    use crate::workshop::{Rung, Signal};
+    use super::{LazyState, LazyValue};
+    use crate::thread_pool::tests::block_on;
+    use crate::thread_pool::{Notified, Signal};
     use std::sync::Arc;
 
     #[test]
     fn one_makes_and_the_others_wait() {
-        let slot = Arc::<Slot<u32>>::default();
-        let Begin::Yours(making) = slot.begin() else { panic!() };
-        assert!(matches!(slot.begin(), Begin::UnderWay));
+        let slot = Arc::<LazyValue<u32>>::default();
+        let LazyState::Yours(making) = slot.begin() else { panic!() };
+        assert!(matches!(slot.begin(), LazyState::UnderWay));
         let signal = Arc::<Signal>::default();
         slot.ring_at_end(&signal);
         let thread = std::thread::spawn(move || making.finish(7));
-        block_on(Rung(signal));
+        block_on(Notified(signal));
         thread.join().unwrap();
         assert_eq!(slot.get(), Some(&7));
-        assert!(matches!(slot.begin(), Begin::Never));
+        assert!(matches!(slot.begin(), LazyState::Never));
         let after = Arc::<Signal>::default();
         slot.ring_at_end(&after);
-        block_on(Rung(after));
+        block_on(Notified(after));
     }
 
     #[test]
     fn what_fails_is_tried_again_but_not_for_ever() {
-        let slot = Arc::<Slot<u32>>::default();
+        let slot = Arc::<LazyValue<u32>>::default();
         for _ in 0..10 {
-            assert!(matches!(slot.begin(), Begin::Yours(_)), "dropped at once: never begun");
+            assert!(matches!(slot.begin(), LazyState::Yours(_)), "dropped at once: never begun");
         }
         for _ in 0..3 {
-            let Begin::Yours(making) = slot.begin() else { panic!() };
+            let LazyState::Yours(making) = slot.begin() else { panic!() };
             making.start();
         }
-        assert!(matches!(slot.begin(), Begin::Never) && slot.get().is_none());
+        assert!(matches!(slot.begin(), LazyState::Never) && slot.get().is_none());
     }
 }

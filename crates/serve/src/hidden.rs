@@ -9,7 +9,7 @@ const ALWAYS: [&str; 3] = [".php", ".pht", ".phar"];
 
 /// The kind of program that a hidden name is the source of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum HiddenSource {
     /// A script: its existence is not revealed.
     Script,
     /// An active page: treated as missing.
@@ -37,11 +37,11 @@ impl SourceNames {
     }
 
     /// The kind of source that `name`, a path or its last segment, is, or is a copy of.
-    pub fn hides(&self, name: &[u8]) -> Option<Source> {
+    pub fn hides(&self, name: &[u8]) -> Option<HiddenSource> {
         if is_copy_of(name, &self.scripts) {
-            Some(Source::Script)
+            Some(HiddenSource::Script)
         } else {
-            is_copy_of(name, &self.pages).then_some(Source::Page)
+            is_copy_of(name, &self.pages).then_some(HiddenSource::Page)
         }
     }
 }
@@ -67,7 +67,7 @@ fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, SourceNames};
+    use super::{HiddenSource, SourceNames};
 
     #[test]
     fn scripts_and_their_copies_are_hidden() {
@@ -111,7 +111,7 @@ mod tests {
             "x.phars",
             "x.cgi.plold",
         ] {
-            assert_eq!(sources.hides(name.as_bytes()), Some(Source::Script), "{name}");
+            assert_eq!(sources.hides(name.as_bytes()), Some(HiddenSource::Script), "{name}");
         }
         for name in [
             "",
@@ -135,11 +135,11 @@ mod tests {
     fn pages_are_hidden_where_they_run() {
         let sources = SourceNames::default().with_pages([".lhtml", ".luau"]);
         for name in ["x.lhtml", "a/x.LUAU", "x.lhtml~", "x.luau.bak", "x.lhtmlold", "x.luau1"] {
-            assert_eq!(sources.hides(name.as_bytes()), Some(Source::Page), "{name}");
+            assert_eq!(sources.hides(name.as_bytes()), Some(HiddenSource::Page), "{name}");
             assert_eq!(SourceNames::default().hides(name.as_bytes()), None, "{name}");
         }
         assert_eq!(sources.hides(b"x.php"), None);
         // Where both run, a name that is both is a script's.
-        assert_eq!(sources.with_scripts([]).hides(b"x.php.lhtml"), Some(Source::Script));
+        assert_eq!(sources.with_scripts([]).hides(b"x.php.lhtml"), Some(HiddenSource::Script));
     }
 }

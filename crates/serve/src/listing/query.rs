@@ -1,6 +1,6 @@
 //! The listing query, from the query string and Accept (RFC 9110 §12.5.1).
 
-use super::order::{By, Order};
+use super::order::{By, ListingOrder};
 use flatout_http::token::trim;
 
 /// The format of a listing.
@@ -15,18 +15,18 @@ pub(crate) enum Format {
 
 /// A listing query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct ListingQuery {
     /// The output format.
     pub(crate) format: Format,
     /// The sort order.
-    pub(crate) order: Order,
+    pub(crate) order: ListingOrder,
 }
 
-impl Wish {
+impl ListingQuery {
     /// Parses `sort=name|size|time`, `order=asc|desc` and `format=html|json` from the query. Other parameters are
     /// ignored, and the last of several counts. Without `format` the Accept lines decide.
     pub(crate) fn parse<'a>(query: Option<&[u8]>, accept: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut order = Order::default();
+        let mut order = ListingOrder::default();
         let mut format = None;
         for pair in query.unwrap_or_default().split(|&byte| byte == b'&') {
             match pair {
@@ -122,16 +122,16 @@ fn parse_weight(value: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::{By, Format, Order, Wish};
+    use super::{By, Format, ListingOrder, ListingQuery};
 
     fn order(query: &str) -> (By, bool) {
-        let Order { by, descending } = Wish::parse(Some(query.as_bytes()), []).order;
+        let ListingOrder { by, descending } = ListingQuery::parse(Some(query.as_bytes()), []).order;
         (by, descending)
     }
 
     #[test]
     fn queries() {
-        assert_eq!(Wish::parse(None, []), Wish::default());
+        assert_eq!(ListingQuery::parse(None, []), ListingQuery::default());
         assert_eq!(order("sort=size&order=desc"), (By::Size, true));
         assert_eq!(order("order=desc"), (By::Name, true));
         assert_eq!(order("sort=size&sort=time&order=desc&order=asc"), (By::Time, false));
@@ -167,10 +167,10 @@ mod tests {
             (&[",;,q=1, application/jsonx"], HTML),
         ] {
             let lines = accept.iter().map(|line| line.as_bytes());
-            assert_eq!(Wish::parse(None, lines).format, expected, "{accept:?}");
+            assert_eq!(ListingQuery::parse(None, lines).format, expected, "{accept:?}");
         }
-        assert_eq!(Wish::parse(Some(b"format=html"), [&b"application/json"[..]]).format, HTML);
-        assert_eq!(Wish::parse(Some(b"format=html&format=json"), []).format, JSON);
-        assert_eq!(Wish::parse(Some(b"format=xml"), []).format, HTML);
+        assert_eq!(ListingQuery::parse(Some(b"format=html"), [&b"application/json"[..]]).format, HTML);
+        assert_eq!(ListingQuery::parse(Some(b"format=html&format=json"), []).format, JSON);
+        assert_eq!(ListingQuery::parse(Some(b"format=xml"), []).format, HTML);
     }
 }

@@ -29,7 +29,7 @@ const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// The writer of messages.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct MessageWriter {
     writer: OnceLock<Option<SyncSender<String>>>,
     recent: Mutex<HashMap<u64, Recent, RandomState>>,
     hasher: RandomState,
@@ -41,7 +41,7 @@ struct Recent {
     left_out: u64,
 }
 
-impl Told {
+impl MessageWriter {
     /// Writes `line` at `now_ms` on the monotonic clock, unless an identical one was written less than a second ago.
     pub fn say_once(&self, line: &str, now_ms: u64) {
         if let Some(line) = self.decide(line, now_ms, PAUSE_MS) {
@@ -115,11 +115,11 @@ fn start() -> Option<SyncSender<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, LONG_PAUSE_MS, PAUSE_MS, REMEMBERED_MAX, Told, cut};
+    use super::{LINE_BYTES_MAX, LONG_PAUSE_MS, MessageWriter, PAUSE_MS, REMEMBERED_MAX, cut};
 
     #[test]
     fn the_same_line_is_said_once_a_second() {
-        let told = Told::default();
+        let told = MessageWriter::default();
         assert_eq!(told.decide("a", 0, PAUSE_MS).as_deref(), Some("a"));
         assert_eq!((told.decide("a", 10, PAUSE_MS), told.decide("a", 999, PAUSE_MS)), (None, None));
         assert_eq!(told.decide("b", 10, PAUSE_MS).as_deref(), Some("b"));

@@ -1,7 +1,7 @@
 //! Results of a file lookup.
 
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::HeaderPolicy;
 use flatout_http::path::{PathFacts, encode_location};
 use flatout_net::handler::Reply;
 use flatout_net::page::page_response;
@@ -20,7 +20,7 @@ pub struct Location<'a> {
 
 /// The result of a file lookup.
 #[derive(Debug)]
-pub enum Found {
+pub enum FileLookup {
     /// The response.
     Reply(Reply),
     /// An error without a page so far: the caller may use a custom page, or continue elsewhere.
@@ -71,14 +71,14 @@ impl ErrorAnswer {
     }
 
     /// The response with the built-in page.
-    pub fn respond(&self, policy: &Policy) -> Response {
+    pub fn respond(&self, policy: &HeaderPolicy) -> Response {
         let fields: Vec<(&str, &str)> = self.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
         page(self.status, self.text, &fields, policy, self.outcome)
     }
 }
 
 /// The built-in page, with the header steps of `policy`.
-fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &Policy, outcome: Outcome) -> Response {
+fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &HeaderPolicy, outcome: Outcome) -> Response {
     let mut response = page_response(status, text, fields, outcome as u8);
     if !policy.fields.is_empty() {
         let length = response.body.len().to_string();
@@ -90,7 +90,7 @@ fn page(status: u16, text: &str, fields: &[(&str, &str)], policy: &Policy, outco
 }
 
 /// A 301 to `path`, with the query retained.
-pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, policy: &Policy) -> Response {
+pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, policy: &HeaderPolicy) -> Response {
     let mut location = encode_location(path);
     if let Some(query) = query {
         location.push('?');
@@ -100,6 +100,6 @@ pub(crate) fn redirect(path: &[u8], query: Option<&[u8]>, outcome: Outcome, poli
 }
 
 /// A 204 with `fields`.
-pub(crate) fn no_content(fields: &[(&str, &str)], policy: &Policy, outcome: Outcome) -> Response {
+pub(crate) fn no_content(fields: &[(&str, &str)], policy: &HeaderPolicy, outcome: Outcome) -> Response {
     Response::new(204, policy.head(204, fields), Body::Empty, outcome as u8)
 }

@@ -1,27 +1,27 @@
 //! The specification of a bench, and its table of requests.
 
 use super::BenchError;
-use crate::request::{ConnectionUse, Field, HttpVersion, Outline};
+use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
 use crate::url::Url;
 use flatout_load::plan::{Plan, Visit};
-use flatout_load::workload::{Address, Entry, Method, Replay, Workload};
+use flatout_load::workload::{Address, Method, Replay, Workload, WorkloadEntry};
 use flatout_net::client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRequest};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// The requests, and their selection.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum BenchRequests {
     /// Entries selected at random or in turn by their own rule.
     Chosen(Arc<Workload>),
     /// The requests of a log in order, one per visit.
     Replayed(Arc<Replay>),
 }
 
-impl Work {
+impl BenchRequests {
     /// The target of one URL, repeated.
     pub fn one(target: &str) -> Option<Self> {
-        let entry = Entry::get(Address { origin: None, target: target.into() });
+        let entry = WorkloadEntry::get(Address { origin: None, target: target.into() });
         let mut workload = Workload::in_turn("one URL", vec![entry])?;
         workload.parameters.clear();
         Some(Self::Chosen(Arc::new(workload)))
@@ -51,11 +51,11 @@ pub struct Speech {
 
 /// The specification of a bench.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct BenchSpec {
     /// The server's URL, and the target of a single-URL bench.
     pub url: Url,
     /// The requests.
-    pub work: Work,
+    pub work: BenchRequests,
     /// Load levels in order, at least one.
     pub plans: Vec<Plan>,
     /// Requested client threads, at least 1.
@@ -67,7 +67,7 @@ pub struct Ask {
     /// Content of every request; empty for none.
     pub content: Arc<[u8]>,
     /// Additional fields, or replacements of default ones.
-    pub fields: Vec<Field>,
+    pub fields: Vec<RequestField>,
     /// How the client communicates with the server.
     pub speech: Speech,
     /// Number of source addresses, if specified.
@@ -84,10 +84,10 @@ pub struct Ask {
     pub begin_at_ns: Option<u64>,
 }
 
-impl Ask {
+impl BenchSpec {
     /// One URL with a plan, and defaults for everything else.
     pub fn new(url: Url, plan: Plan) -> Result<Self, BenchError> {
-        let work = Work::one(&url.target).ok_or(BenchError::NothingToAsk)?;
+        let work = BenchRequests::one(&url.target).ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
             url,
             work,
@@ -113,7 +113,7 @@ impl Ask {
         self.work.workload().entries.iter().map(|entry| self.prepare(entry, &host)).collect()
     }
 
-    fn prepare(&self, entry: &Entry, host: &str) -> Result<PreparedRequest, BenchError> {
+    fn prepare(&self, entry: &WorkloadEntry, host: &str) -> Result<PreparedRequest, BenchError> {
         if let Some(origin) = &entry.address.origin
             && (origin.secure, &*origin.host, origin.port) != (self.url.secure, self.url.host.as_str(), self.url.port)
         {

@@ -25,14 +25,14 @@ impl CrowdWatch {
     }
 
     /// CPU use since then by role, of which `server_cpu_ns` was the server's. `None` if /proc is unreadable.
-    pub fn crowd(&self, server_cpu_ns: u64) -> Option<Crowd> {
+    pub fn crowd(&self, server_cpu_ns: u64) -> Option<CpuByRole> {
         let (before, after) = (self.busy?, procfs::read_machine_busy().ok()?);
         let elapsed_ns = precise_ns().saturating_sub(self.begun_ns) as f64;
         let own_ns = process_cpu_ns().saturating_sub(self.own_cpu_ns);
         let others = |before_ns: u64, after_ns: u64| {
             after_ns.saturating_sub(before_ns).saturating_sub(own_ns + server_cpu_ns) as f64
         };
-        (elapsed_ns > 0.0).then(|| Crowd {
+        (elapsed_ns > 0.0).then(|| CpuByRole {
             other_cpu_share: (others(before.busy_ns, after.busy_ns) / (elapsed_ns * after.cores as f64)).min(1.0),
             other_cores: others(before.processes_ns, after.processes_ns) / elapsed_ns,
             client_cores: own_ns as f64 / elapsed_ns,
@@ -43,7 +43,7 @@ impl CrowdWatch {
 
 /// CPU use of the machine by role.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Crowd {
+pub struct CpuByRole {
     /// Share of the machine's CPU used by neither client nor server, 0 to 1.
     pub other_cpu_share: f64,
     /// Cores used by other processes, without interrupts.
@@ -54,7 +54,7 @@ pub struct Crowd {
     pub server_cores: f64,
 }
 
-impl Crowd {
+impl CpuByRole {
     /// Share of the busiest client thread's waiting time caused by other processes. While it waits, another process,
     /// the server or another client thread runs, each in proportion to its total use.
     pub fn of_client(&self, wait_share: f64, busy_share: f64) -> f64 {
@@ -74,7 +74,7 @@ impl Crowd {
 
 #[cfg(test)]
 mod tests {
-    use super::{Crowd, CrowdWatch};
+    use super::{CpuByRole, CrowdWatch};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_others_in_proportion_to_what_they_ran() {
-        let crowd = |other_cores| Crowd { other_cpu_share: 0.0, other_cores, client_cores: 0.5, server_cores: 0.5 };
+        let crowd = |other_cores| CpuByRole { other_cpu_share: 0.0, other_cores, client_cores: 0.5, server_cores: 0.5 };
         // Client and server wait for one another on one core.
         assert!((crowd(0.0).of_client(0.5, 0.5), crowd(0.0).of_server(0.5)) == (0.0, 0.0));
         assert!((crowd(0.5).of_client(0.4, 0.5) - 0.2).abs() < 1e-9);

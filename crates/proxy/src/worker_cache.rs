@@ -2,7 +2,7 @@
 //!
 //! It does not decide what may be served: callers check that the object is still in the store and fresh.
 
-use crate::answer::Ready;
+use crate::answer::PrebuiltResponse;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,14 +20,14 @@ const VARIANTS_MAX: usize = 4;
 const GETS_PER_SWEEP: u32 = 64;
 
 #[derive(Debug)]
-struct Entry {
+struct WorkerCacheEntry {
     key: Box<[u8]>,
-    ready: Vec<Rc<Ready>>,
+    ready: Vec<Rc<PrebuiltResponse>>,
     /// True if it was used since the clock hand passed.
     used: bool,
 }
 
-impl Entry {
+impl WorkerCacheEntry {
     fn bytes(&self) -> usize {
         self.ready.iter().map(|ready| ready.bytes() + self.key.len()).sum()
     }
@@ -35,8 +35,8 @@ impl Entry {
 
 /// Per-worker cache of prebuilt responses.
 #[derive(Debug, Default)]
-pub(crate) struct Front {
-    entries: HashMap<u64, Entry, RandomState>,
+pub(crate) struct WorkerCache {
+    entries: HashMap<u64, WorkerCacheEntry, RandomState>,
     /// Hashes of the keys in clock order, for eviction.
     order: Vec<u64>,
     hand: usize,
@@ -47,10 +47,10 @@ pub(crate) struct Front {
     asked: u32,
 }
 
-impl Front {
+impl WorkerCache {
     /// Returns the prebuilt responses for the key. Empty after a purge.
     #[inline]
-    pub(crate) fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> &[Rc<Ready>] {
+    pub(crate) fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> &[Rc<PrebuiltResponse>] {
         if self.epoch != epoch {
             // Purges are rare and heads are cheap to rebuild, so clear everything.
             self.clear();
@@ -71,18 +71,18 @@ impl Front {
     }
 
     /// Adds `ready` under its key and removes entries that the store no longer holds.
-    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], ready: Rc<Ready>) {
+    pub(crate) fn insert(&mut self, hash: u64, key: &[u8], ready: Rc<PrebuiltResponse>) {
         self.sweep(2);
         while self.order.len() >= KEYS_MAX || self.bytes > BYTES_MAX {
             self.evict();
         }
         let entry = self.entries.entry(hash).or_insert_with(|| {
             self.order.push(hash);
-            Entry { key: key.into(), ready: Vec::new(), used: false }
+            WorkerCacheEntry { key: key.into(), ready: Vec::new(), used: false }
         });
         let before = entry.bytes();
         if *entry.key != *key {
-            *entry = Entry { key: key.into(), ready: Vec::new(), used: false };
+            *entry = WorkerCacheEntry { key: key.into(), ready: Vec::new(), used: false };
         }
         entry.ready.retain(|other| {
             other.object.is_current()
@@ -149,99 +149,106 @@ impl Front {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MAX, Front, GETS_PER_SWEEP, KEYS_MAX, VARIANTS_MAX};
-    use crate::answer::Ready;
-    use crate::meta::Kept;
+    use super::{BYTES_MAX, GETS_PER_SWEEP, KEYS_MAX, VARIANTS_MAX, WorkerCache};
+    use crate::answer::PrebuiltResponse;
+    use crate::meta::StoredResponse;
     use crate::meta::tests::meta;
-    use crate::store::{Key, StoredBody};
+    use crate::store::{ObjectKey, StoredBody};
     use std::rc::Rc;
     use std::sync::Arc;
 
-    fn object(variant: &[u8]) -> Arc<Kept> {
-        let key = Key::new(b"key", 0..3, 1);
-        Arc::new(Kept::new(key, variant, meta(), Arc::from(&b""[..]), StoredBody::Empty, 0))
+    fn object(variant: &[u8]) -> Arc<StoredResponse> {
+        let key = ObjectKey::new(b"key", 0..3, 1);
+        Arc::new(StoredResponse::new(key, variant, meta(), Arc::from(&b""[..]), StoredBody::Empty, 0))
     }
 
-    fn ready(object: &Arc<Kept>, changes_id: u32) -> Rc<Ready> {
-        Rc::new(Ready::new(object, None, &[], changes_id))
+    fn ready(object: &Arc<StoredResponse>, changes_id: u32) -> Rc<PrebuiltResponse> {
+        Rc::new(PrebuiltResponse::new(object, None, &[], changes_id))
     }
 
     #[test]
     fn keys_with_one_hash_are_told_apart() {
-        let mut front = Front::default();
-        front.insert(1, b"a", ready(&object(b""), 0));
-        assert_eq!((front.get(1, b"a", 0).len(), front.get(1, b"b", 0).len(), front.get(2, b"a", 0).len()), (1, 0, 0));
-        front.insert(1, b"b", ready(&object(b""), 0));
-        assert_eq!((front.get(1, b"a", 0).len(), front.get(1, b"b", 0).len()), (0, 1));
-        assert_eq!((front.order.len(), front.entries.len()), (1, 1));
+        let mut worker_cache = WorkerCache::default();
+        worker_cache.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!(
+            (
+                worker_cache.get(1, b"a", 0).len(),
+                worker_cache.get(1, b"b", 0).len(),
+                worker_cache.get(2, b"a", 0).len()
+            ),
+            (1, 0, 0)
+        );
+        worker_cache.insert(1, b"b", ready(&object(b""), 0));
+        assert_eq!((worker_cache.get(1, b"a", 0).len(), worker_cache.get(1, b"b", 0).len()), (0, 1));
+        assert_eq!((worker_cache.order.len(), worker_cache.entries.len()), (1, 1));
     }
 
     #[test]
     fn a_purge_forgets_all() {
-        let mut front = Front::default();
-        front.insert(1, b"a", ready(&object(b""), 0));
-        assert_eq!(front.get(1, b"a", 1).len(), 0);
-        assert_eq!((front.bytes, front.order.len()), (0, 0));
-        front.insert(1, b"a", ready(&object(b""), 0));
-        assert_eq!((front.get(1, b"a", 1).len(), front.get(1, b"a", 2).len()), (1, 0));
+        let mut worker_cache = WorkerCache::default();
+        worker_cache.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!(worker_cache.get(1, b"a", 1).len(), 0);
+        assert_eq!((worker_cache.bytes, worker_cache.order.len()), (0, 0));
+        worker_cache.insert(1, b"a", ready(&object(b""), 0));
+        assert_eq!((worker_cache.get(1, b"a", 1).len(), worker_cache.get(1, b"a", 2).len()), (1, 0));
     }
 
     #[test]
     fn variants_and_changes_stand_side_by_side_up_to_a_bound() {
-        let mut front = Front::default();
+        let mut worker_cache = WorkerCache::default();
         let plain = object(b"");
         for changes_id in [0, 0, 1] {
-            front.insert(1, b"a", ready(&plain, changes_id));
+            worker_cache.insert(1, b"a", ready(&plain, changes_id));
         }
-        assert_eq!(front.get(1, b"a", 0).len(), 2);
+        assert_eq!(worker_cache.get(1, b"a", 0).len(), 2);
         for variant in 0..10_u8 {
-            front.insert(1, b"a", ready(&object(&[variant]), 0));
+            worker_cache.insert(1, b"a", ready(&object(&[variant]), 0));
         }
-        assert_eq!(front.get(1, b"a", 0).len(), VARIANTS_MAX);
-        let held: usize = front.get(1, b"a", 0).iter().map(|ready| ready.bytes() + 1).sum();
-        assert_eq!(front.bytes, held);
+        assert_eq!(worker_cache.get(1, b"a", 0).len(), VARIANTS_MAX);
+        let held: usize = worker_cache.get(1, b"a", 0).iter().map(|ready| ready.bytes() + 1).sum();
+        assert_eq!(worker_cache.bytes, held);
     }
 
     #[test]
     fn what_the_store_has_let_go_of_goes() {
-        let mut front = Front::default();
+        let mut worker_cache = WorkerCache::default();
         let (gone, kept) = (object(b""), object(b""));
-        front.insert(1, b"a", ready(&gone, 0));
+        worker_cache.insert(1, b"a", ready(&gone, 0));
         gone.set_evicted();
-        front.insert(1, b"a", ready(&object(b"other"), 0));
-        assert_eq!(front.get(1, b"a", 0).len(), 1);
+        worker_cache.insert(1, b"a", ready(&object(b"other"), 0));
+        assert_eq!(worker_cache.get(1, b"a", 0).len(), 1);
         let old = object(b"");
-        front.insert(2, b"b", ready(&old, 0));
+        worker_cache.insert(2, b"b", ready(&old, 0));
         old.set_evicted();
         for hash in 3..6 {
-            front.insert(hash, b"c", ready(&kept, 0));
+            worker_cache.insert(hash, b"c", ready(&kept, 0));
         }
-        assert_eq!(front.get(2, b"b", 0).len(), 0);
+        assert_eq!(worker_cache.get(2, b"b", 0).len(), 0);
         assert_eq!((Arc::strong_count(&gone), Arc::strong_count(&old)), (1, 1));
     }
 
     #[test]
     fn what_is_gone_goes_although_nothing_new_comes() {
-        let mut front = Front::default();
+        let mut worker_cache = WorkerCache::default();
         let (gone, kept) = (object(b""), object(b""));
-        front.insert(1, b"a", ready(&gone, 0));
-        front.insert(2, b"b", ready(&kept, 0));
+        worker_cache.insert(1, b"a", ready(&gone, 0));
+        worker_cache.insert(2, b"b", ready(&kept, 0));
         gone.set_evicted();
         for _ in 0..2 * GETS_PER_SWEEP {
-            assert_eq!(front.get(2, b"b", 0).len(), 1);
+            assert_eq!(worker_cache.get(2, b"b", 0).len(), 1);
         }
-        assert_eq!((Arc::strong_count(&gone), front.order.len()), (1, 1));
+        assert_eq!((Arc::strong_count(&gone), worker_cache.order.len()), (1, 1));
     }
 
     #[test]
     fn it_is_bounded_and_keeps_what_is_used() {
-        let mut front = Front::default();
+        let mut worker_cache = WorkerCache::default();
         let kept = object(b"");
         for hash in 0..(KEYS_MAX as u64 + 100) {
-            front.insert(hash, b"a", ready(&kept, 0));
-            assert_eq!(front.get(7.min(hash), b"a", 0).len(), 1, "{hash}");
+            worker_cache.insert(hash, b"a", ready(&kept, 0));
+            assert_eq!(worker_cache.get(7.min(hash), b"a", 0).len(), 1, "{hash}");
         }
-        assert!(front.order.len() <= KEYS_MAX && front.entries.len() == front.order.len());
-        assert!(front.bytes <= BYTES_MAX);
+        assert!(worker_cache.order.len() <= KEYS_MAX && worker_cache.entries.len() == worker_cache.order.len());
+        assert!(worker_cache.bytes <= BYTES_MAX);
     }
 }

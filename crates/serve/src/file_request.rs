@@ -5,14 +5,14 @@ use flatout_http::request::{Asked, Method, RequestHead};
 
 /// The relevant parts of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct FileRequest<'a> {
     /// True for GET, false for HEAD.
     pub(crate) is_get: bool,
     pub(crate) asked: Asked,
     pub(crate) fields: Fields<'a>,
 }
 
-impl<'a> From<&RequestHead<'a>> for Question<'a> {
+impl<'a> From<&RequestHead<'a>> for FileRequest<'a> {
     fn from(head: &RequestHead<'a>) -> Self {
         Self { is_get: head.method == Method::Get, asked: head.asked, fields: head.fields }
     }
@@ -27,7 +27,7 @@ pub(crate) struct KeptQuestion {
 }
 
 impl KeptQuestion {
-    pub(crate) fn new(question: &Question<'_>) -> Self {
+    pub(crate) fn new(question: &FileRequest<'_>) -> Self {
         let mut lines = Vec::new();
         if question.asked.any(Asked::CONDITION | Asked::RANGE | Asked::DIGEST | Asked::ENCODING) {
             lines.extend(question.fields.iter().map(|(name, value)| (name.to_owned(), value.to_vec())));
@@ -36,8 +36,8 @@ impl KeptQuestion {
     }
 
     /// Calls `answer` with the borrowed form.
-    pub(crate) fn ask<T>(&self, answer: impl FnOnce(&Question<'_>) -> T) -> T {
+    pub(crate) fn ask<T>(&self, answer: impl FnOnce(&FileRequest<'_>) -> T) -> T {
         let lines: Vec<Header<'_>> = self.lines.iter().map(|(name, value)| Header { name, value }).collect();
-        answer(&Question { is_get: self.is_get, asked: self.asked, fields: Fields::from_lines(&lines) })
+        answer(&FileRequest { is_get: self.is_get, asked: self.asked, fields: Fields::from_lines(&lines) })
     }
 }

@@ -1,7 +1,7 @@
 //! Deadlines of one connection, and calls from its worker.
 
-use super::stream::Stream;
-use super::task::{Http2Task, State};
+use super::stream::ServerStream;
+use super::task::{Http2Task, Http2TaskState};
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
@@ -26,7 +26,7 @@ impl<H: Handler> Http2Task<H> {
         }
         self.fields_since_ms = if link.is_within_fields() { self.fields_since_ms.min(now_ms) } else { u64::MAX };
         // Only requests keep a connection open: pings do not.
-        if self.is_busy() && matches!(self.state, State::Open(_)) {
+        if self.is_busy() && matches!(self.state, Http2TaskState::Open(_)) {
             self.since_ms = now_ms;
         }
     }
@@ -34,10 +34,10 @@ impl<H: Handler> Http2Task<H> {
     fn is_sending(&self) -> bool {
         self.endings.unsent() > 0
             || self.streams.iter().any(|stream| match stream {
-                Stream::Sending(_) => true,
+                ServerStream::Sending(_) => true,
                 // A slow source is not the client's fault.
-                Stream::Streaming(streaming) => streaming.is_blocked(),
-                Stream::Receiving(_) | Stream::Awaiting(_) => false,
+                ServerStream::Streaming(streaming) => streaming.is_blocked(),
+                ServerStream::Receiving(_) | ServerStream::Awaiting(_) => false,
             })
     }
 
@@ -51,17 +51,17 @@ impl<H: Handler> Http2Task<H> {
         let write = (self.taken_ms.saturating_add(timeouts.write_timeout_ms), CloseReason::WriteTimeout);
         let closing = self.closing.unwrap_or(CloseReason::ClientClosed);
         match self.state {
-            State::Preface(_) => {
+            Http2TaskState::Preface(_) => {
                 return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
             }
-            State::Closing | State::Lingering => {
+            Http2TaskState::Closing | Http2TaskState::Lingering => {
                 return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
             }
             // The preface includes the client's SETTINGS (RFC 9113 §3.4).
-            State::Open(_) if self.closing.is_none() && !self.link.borrow().has_begun() => {
+            Http2TaskState::Open(_) if self.closing.is_none() && !self.link.borrow().has_begun() => {
                 return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
             }
-            State::Open(_) => {}
+            Http2TaskState::Open(_) => {}
         }
         if self.closing.is_some() {
             // A GOAWAY that the client does not read.
@@ -141,7 +141,7 @@ impl<H: Handler> Http2Task<H> {
                 None
             }
             CloseReason::IdleTimeout | CloseReason::Draining | CloseReason::HeadTimeout
-                if matches!(self.state, State::Open(_)) && self.closing.is_none() =>
+                if matches!(self.state, Http2TaskState::Open(_)) && self.closing.is_none() =>
             {
                 self.shut(Reason::NO_ERROR, reason);
                 None
@@ -152,7 +152,7 @@ impl<H: Handler> Http2Task<H> {
 
     /// Tells the client that the connection closes now.
     fn shut(&mut self, why: Reason, reason: CloseReason) {
-        if let State::Open(connection) = &mut self.state {
+        if let Http2TaskState::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(why);
             self.taken_ms = self.worker.clock.latest().monotonic_ms;
             self.closing.get_or_insert(reason);
@@ -172,17 +172,17 @@ impl<H: Handler> Http2Task<H> {
     /// Sends 408 for every request whose content is late.
     fn refuse_slow_bodies(&mut self) {
         let now_ms = self.now_ms();
-        let is_slow = |stream: &mut Stream| content_deadline_ms(stream) <= now_ms;
+        let is_slow = |stream: &mut ServerStream| content_deadline_ms(stream) <= now_ms;
         let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
         for stream in slow {
             let (respond, exchange, rest) = match stream {
-                Stream::Receiving(receiving) => (receiving.respond, receiving.exchange, Some(receiving.content)),
-                Stream::Awaiting(awaiting) => {
+                ServerStream::Receiving(receiving) => (receiving.respond, receiving.exchange, Some(receiving.content)),
+                ServerStream::Awaiting(awaiting) => {
                     let rest = awaiting.intake.map(|intake| intake.cut(CloseReason::BodyTimeout));
                     (awaiting.respond, awaiting.exchange, rest)
                 }
                 // After the response has started, its handler and the client decide how long the rest takes.
-                Stream::Sending(_) | Stream::Streaming(_) => continue,
+                ServerStream::Sending(_) | ServerStream::Streaming(_) => continue,
             };
             let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
             self.answer_error(respond, error, &exchange, None, rest);
@@ -191,10 +191,10 @@ impl<H: Handler> Http2Task<H> {
 }
 
 /// When the client must have sent more of this stream's content; `u64::MAX` if none is awaited.
-fn content_deadline_ms(stream: &Stream) -> u64 {
+fn content_deadline_ms(stream: &ServerStream) -> u64 {
     match stream {
-        Stream::Receiving(receiving) => receiving.deadline_ms,
-        Stream::Awaiting(awaiting) => awaiting.intake.as_ref().map_or(u64::MAX, |intake| intake.deadline_ms()),
-        Stream::Sending(_) | Stream::Streaming(_) => u64::MAX,
+        ServerStream::Receiving(receiving) => receiving.deadline_ms,
+        ServerStream::Awaiting(awaiting) => awaiting.intake.as_ref().map_or(u64::MAX, |intake| intake.deadline_ms()),
+        ServerStream::Sending(_) | ServerStream::Streaming(_) => u64::MAX,
     }
 }

@@ -1,4 +1,7 @@
-use super::{AGENTS_MAX, AgentLoss, GREETING_NS_MAX, LEAD_NS, Muster, Order, PINGS, SILENCE_NS_MAX, STRANGERS_MAX};
+use super::{
+    AGENTS_MAX, AgentLoss, Coordinator, CoordinatorAction, GREETING_NS_MAX, LEAD_NS, PINGS, SILENCE_NS_MAX,
+    STRANGERS_MAX,
+};
 use crate::agent::message::{Message, PROTOCOL};
 use serde_json::json;
 
@@ -10,38 +13,38 @@ fn hello(name: &str) -> Message {
 
 /// A muster, and the time; every agent's clock is ahead of ours by its number of seconds.
 struct Field {
-    muster: Muster,
+    coordinator: Coordinator,
     now_ns: u64,
 }
 
 impl Field {
     fn new(wanted: u32) -> Self {
-        Self { muster: Muster::new(wanted, VERSION, json!({ "rate": 10 })), now_ns: 1_000 }
+        Self { coordinator: Coordinator::new(wanted, VERSION, json!({ "rate": 10 })), now_ns: 1_000 }
     }
 
     fn theirs_ns(&self, who: usize) -> u64 {
         self.now_ns + who as u64 * 1_000_000_000
     }
 
-    fn say(&mut self, who: usize, message: Message) -> Vec<Order> {
+    fn say(&mut self, who: usize, message: Message) -> Vec<CoordinatorAction> {
         self.now_ns += 100;
-        self.muster.handle_message(who, self.now_ns, message)
+        self.coordinator.handle_message(who, self.now_ns, message)
     }
 
     /// Connects where nobody has to go for it.
     fn connect(&mut self) -> usize {
-        let (who, orders) = self.muster.handle_connected(self.now_ns);
+        let (who, orders) = self.coordinator.handle_connected(self.now_ns);
         assert!(orders.is_empty(), "{orders:?}");
         who
     }
 
     /// Connects, greets and answers all questions; the orders after the last answer.
-    fn join(&mut self, name: &str) -> (usize, Vec<Order>) {
+    fn join(&mut self, name: &str) -> (usize, Vec<CoordinatorAction>) {
         let who = self.connect();
         let mut orders = self.say(who, hello(name));
-        assert_eq!(orders.remove(0), Order::Trust(who));
+        assert_eq!(orders.remove(0), CoordinatorAction::Trust(who));
         for _ in 0..PINGS {
-            let [Order::Say(to, Message::Ping { nonce })] = orders[..] else { panic!("{orders:?}") };
+            let [CoordinatorAction::Say(to, Message::Ping { nonce })] = orders[..] else { panic!("{orders:?}") };
             assert_eq!(to, who);
             self.now_ns += 50;
             let at_ns = self.theirs_ns(who);
@@ -62,10 +65,10 @@ impl Field {
     }
 
     fn finish(&mut self, who: usize, late_ns: u64) {
-        let begun_ns = self.muster.begins_ns().unwrap() + who as u64 * 1_000_000_000 + late_ns;
+        let begun_ns = self.coordinator.begins_ns().unwrap() + who as u64 * 1_000_000_000 + late_ns;
         assert!(self.say(who, Message::Done { begun_ns, facts: json!({ "who": who }) }).is_empty());
-        let orders = self.muster.handle_record(who, self.now_ns, vec![who as u8]);
-        assert_eq!(orders, [Order::Say(who, Message::Bye {}), Order::Dismiss(who)]);
+        let orders = self.coordinator.handle_record(who, self.now_ns, vec![who as u8]);
+        assert_eq!(orders, [CoordinatorAction::Say(who, Message::Bye {}), CoordinatorAction::Dismiss(who)]);
     }
 }
 
@@ -75,21 +78,21 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
     assert!(field.join("a").1.is_empty());
     let (_, orders) = field.join("b");
     let plan = |index| Message::Plan { index, agents: 2, task: json!({ "rate": 10 }) };
-    assert_eq!(orders, [Order::Say(0, plan(0)), Order::Say(1, plan(1))]);
+    assert_eq!(orders, [CoordinatorAction::Say(0, plan(0)), CoordinatorAction::Say(1, plan(1))]);
     assert!(field.say(1, Message::Ready {}).is_empty());
     let orders = field.say(0, Message::Ready {});
     let begins_ns = field.now_ns + LEAD_NS;
-    assert_eq!(field.muster.begins_ns(), Some(begins_ns));
+    assert_eq!(field.coordinator.begins_ns(), Some(begins_ns));
     for (who, order) in orders.iter().enumerate() {
-        let Order::Say(to, Message::Go { at_ns }) = *order else { panic!("{order:?}") };
+        let CoordinatorAction::Say(to, Message::Go { at_ns }) = *order else { panic!("{order:?}") };
         // The answers took 200 ns, so half of that is the bound.
         assert!(to == who && at_ns.abs_diff(begins_ns + who as u64 * 1_000_000_000) <= 100, "{order:?}");
     }
     field.finish(1, 0);
-    assert!(!field.muster.is_over());
+    assert!(!field.coordinator.is_over());
     field.finish(0, 5_000);
-    assert!(field.muster.is_over());
-    let results = field.muster.into_results();
+    assert!(field.coordinator.is_over());
+    let results = field.coordinator.into_results();
     assert_eq!(results.iter().map(|result| result.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!((&results[1].record, &results[1].facts), (&vec![1], &json!({ "who": 1 })));
     assert!(results.iter().all(|result| result.lost.is_none() && result.skew_error_ns_max <= 100));
@@ -101,16 +104,18 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
 fn who_goes_before_there_is_work_leaves_its_place() {
     let mut field = Field::new(2);
     let (first, _) = field.join("a");
-    field.muster.handle_lost(first, AgentLoss::Closed, "");
-    assert_eq!(field.muster.here(), 0);
+    field.coordinator.handle_lost(first, AgentLoss::Closed, "");
+    assert_eq!(field.coordinator.here(), 0);
     field.join("b");
     let (_, orders) = field.join("c");
     assert_eq!(orders.len(), 2);
-    assert_eq!(field.muster.turned_away().collect::<Vec<_>>(), [("a", AgentLoss::Closed, "")]);
+    assert_eq!(field.coordinator.turned_away().collect::<Vec<_>>(), [("a", AgentLoss::Closed, "")]);
     // And who comes when all places are taken is told so.
     let late = field.connect();
     let orders = field.say(late, hello("d"));
-    assert!(matches!(&orders[..], [Order::Say(to, Message::Failed { .. }), Order::Dismiss(_)] if *to == late));
+    assert!(
+        matches!(&orders[..], [CoordinatorAction::Say(to, Message::Failed { .. }), CoordinatorAction::Dismiss(_)] if *to == late)
+    );
 }
 
 #[test]
@@ -118,10 +123,10 @@ fn who_knocks_and_goes_takes_no_memory_for_ever() {
     let mut field = Field::new(1);
     for _ in 0..3 * AGENTS_MAX {
         let who = field.connect();
-        field.muster.handle_lost(who, AgentLoss::Closed, "");
+        field.coordinator.handle_lost(who, AgentLoss::Closed, "");
     }
-    assert_eq!(field.muster.agents.len(), AGENTS_MAX);
-    assert_eq!(field.muster.here(), 0);
+    assert_eq!(field.coordinator.agents.len(), AGENTS_MAX);
+    assert_eq!(field.coordinator.here(), 0);
     assert_eq!(field.join("late").1.len(), 1);
 }
 
@@ -131,13 +136,13 @@ fn who_drips_bytes_and_never_greets_is_sent_away() {
     let drip = field.connect();
     for _ in 1..10 {
         field.now_ns += GREETING_NS_MAX / 10;
-        field.muster.handle_bytes(drip, field.now_ns);
-        assert!(field.muster.handle_time(field.now_ns).is_empty());
+        field.coordinator.handle_bytes(drip, field.now_ns);
+        assert!(field.coordinator.handle_time(field.now_ns).is_empty());
     }
     field.now_ns += GREETING_NS_MAX / 10;
-    field.muster.handle_bytes(drip, field.now_ns);
-    assert!(field.muster.handle_time(field.now_ns).contains(&Order::Dismiss(drip)));
-    assert_eq!(field.muster.turned_away().collect::<Vec<_>>(), [("", AgentLoss::Unnamed, "")]);
+    field.coordinator.handle_bytes(drip, field.now_ns);
+    assert!(field.coordinator.handle_time(field.now_ns).contains(&CoordinatorAction::Dismiss(drip)));
+    assert_eq!(field.coordinator.turned_away().collect::<Vec<_>>(), [("", AgentLoss::Unnamed, "")]);
 }
 
 #[test]
@@ -153,23 +158,23 @@ fn strangers_hold_no_place_that_an_agent_wants() {
     // Those that came first go first, and the agents stay.
     for expected in strangers.iter().take(3) {
         field.now_ns += 1;
-        let (_, orders) = field.muster.handle_connected(field.now_ns);
-        assert!(orders.contains(&Order::Dismiss(*expected)), "{expected} {orders:?}");
+        let (_, orders) = field.coordinator.handle_connected(field.now_ns);
+        assert!(orders.contains(&CoordinatorAction::Dismiss(*expected)), "{expected} {orders:?}");
     }
-    field.muster.handle_lost(strangers[9], AgentLoss::Closed, "");
+    field.coordinator.handle_lost(strangers[9], AgentLoss::Closed, "");
     let (_, orders) = field.join("b");
-    assert_eq!((orders.len(), field.muster.here(), first_agent), (2, 2, 0));
-    assert_eq!(field.muster.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
+    assert_eq!((orders.len(), field.coordinator.here(), first_agent), (2, 2, 0));
+    assert_eq!(field.coordinator.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
 }
 
 #[test]
 fn a_lost_agent_is_in_the_result() {
     let mut field = Field::running();
-    field.muster.handle_lost(0, AgentLoss::Closed, "reset");
-    assert!(!field.muster.is_over());
+    field.coordinator.handle_lost(0, AgentLoss::Closed, "reset");
+    assert!(!field.coordinator.is_over());
     field.finish(1, 0);
-    assert!(field.muster.is_over());
-    let results = field.muster.into_results();
+    assert!(field.coordinator.is_over());
+    let results = field.coordinator.into_results();
     assert_eq!(results[0].lost, Some((AgentLoss::Closed, "reset".to_owned())));
     assert_eq!(results[1].lost, None);
 }
@@ -181,29 +186,37 @@ fn one_lost_between_work_and_beginning_ends_it_for_all() {
     field.join("b");
     field.say(0, Message::Ready {});
     let orders = field.say(1, Message::Failed { text: "no such file".to_owned() });
-    assert!(orders.contains(&Order::Dismiss(0)) && orders.contains(&Order::Dismiss(1)), "{orders:?}");
-    assert!(field.muster.is_over() && field.muster.begins_ns().is_none());
-    assert_eq!(field.muster.into_results()[1].lost, Some((AgentLoss::Failed, "no such file".to_owned())));
+    assert!(
+        orders.contains(&CoordinatorAction::Dismiss(0)) && orders.contains(&CoordinatorAction::Dismiss(1)),
+        "{orders:?}"
+    );
+    assert!(field.coordinator.is_over() && field.coordinator.begins_ns().is_none());
+    assert_eq!(field.coordinator.into_results()[1].lost, Some((AgentLoss::Failed, "no such file".to_owned())));
 }
 
 #[test]
 fn the_silent_are_asked_and_then_lost() {
     let mut field = Field::running();
     field.now_ns += SILENCE_NS_MAX / 2;
-    let orders = field.muster.handle_time(field.now_ns);
-    let [Order::Say(0, Message::Ping { nonce }), Order::Say(1, Message::Ping { .. })] = orders[..] else {
+    let orders = field.coordinator.handle_time(field.now_ns);
+    let [CoordinatorAction::Say(0, Message::Ping { nonce }), CoordinatorAction::Say(1, Message::Ping { .. })] =
+        orders[..]
+    else {
         panic!("{orders:?}")
     };
-    assert!(field.muster.handle_time(field.now_ns).is_empty(), "one question is enough");
+    assert!(field.coordinator.handle_time(field.now_ns).is_empty(), "one question is enough");
     let at_ns = field.theirs_ns(0);
     assert!(field.say(0, Message::Pong { nonce, at_ns }).is_empty());
     field.now_ns += SILENCE_NS_MAX / 2;
-    let orders = field.muster.handle_time(field.now_ns);
-    assert!(orders.contains(&Order::Dismiss(1)) && !orders.contains(&Order::Dismiss(0)), "{orders:?}");
+    let orders = field.coordinator.handle_time(field.now_ns);
+    assert!(
+        orders.contains(&CoordinatorAction::Dismiss(1)) && !orders.contains(&CoordinatorAction::Dismiss(0)),
+        "{orders:?}"
+    );
     // A record that takes long to come is no silence.
-    field.muster.handle_bytes(0, field.now_ns);
+    field.coordinator.handle_bytes(0, field.now_ns);
     field.now_ns += SILENCE_NS_MAX - 1;
-    assert!(!field.muster.handle_time(field.now_ns).contains(&Order::Dismiss(0)));
+    assert!(!field.coordinator.handle_time(field.now_ns).contains(&CoordinatorAction::Dismiss(0)));
 }
 
 #[test]
@@ -212,7 +225,7 @@ fn what_has_no_place_there_is_the_end() {
         let mut field = Field::new(1);
         let who = field.connect();
         field.say(who, message);
-        field.muster.turned_away().map(|(_, loss, _)| loss).collect::<Vec<_>>()
+        field.coordinator.turned_away().map(|(_, loss, _)| loss).collect::<Vec<_>>()
     };
     assert_eq!(stranger(Message::Ready {}), [AgentLoss::OutOfTurn]);
     let hello = |protocol: &str, flatout: &str| Message::Hello {
@@ -226,18 +239,23 @@ fn what_has_no_place_there_is_the_end() {
 
     let mut field = Field::running();
     field.say(0, Message::Pong { nonce: 999, at_ns: 0 });
-    field.muster.handle_record(1, field.now_ns, vec![1]);
-    assert!(field.muster.is_over());
-    assert!(field.muster.into_results().iter().all(|result| matches!(result.lost, Some((AgentLoss::OutOfTurn, _)))));
+    field.coordinator.handle_record(1, field.now_ns, vec![1]);
+    assert!(field.coordinator.is_over());
+    assert!(
+        field.coordinator.into_results().iter().all(|result| matches!(result.lost, Some((AgentLoss::OutOfTurn, _))))
+    );
 }
 
 #[test]
 fn stopping_reaches_who_runs_and_names_are_fit_to_be_shown() {
     let mut field = Field::running();
-    assert_eq!(field.muster.stop(), [Order::Say(0, Message::Stop {}), Order::Say(1, Message::Stop {})]);
+    assert_eq!(
+        field.coordinator.stop(),
+        [CoordinatorAction::Say(0, Message::Stop {}), CoordinatorAction::Say(1, Message::Stop {})]
+    );
     let mut field = Field::new(1);
     let (who, _) = field.join("evil\x1b[2J\nname");
-    assert_eq!(field.muster.agents[who].name, r"evil\u{1b}[2J\u{a}name");
+    assert_eq!(field.coordinator.agents[who].name, r"evil\u{1b}[2J\u{a}name");
     field.say(who, Message::Failed { text: "\u{9b}31m\u{202e}".to_owned() });
-    assert_eq!(field.muster.agents[who].words, r"\u{9b}31m\u{202e}");
+    assert_eq!(field.coordinator.agents[who].words, r"\u{9b}31m\u{202e}");
 }

@@ -1,18 +1,18 @@
 //! The order in which objects leave.
 
-use super::{Bounds, Ledger};
-use crate::store::object::{Key, Object};
+use super::{Bounds, EvictionQueue};
+use crate::store::object::{Object, ObjectKey};
 use crate::store::tests::{Note, memory_body};
 use std::sync::Arc;
 
 fn object(number: u64, bytes: usize) -> Arc<Object<Note>> {
-    let key = Key::new(&number.to_be_bytes(), 0..8, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let key = ObjectKey::new(&number.to_be_bytes(), 0..8, number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     Arc::new(Object::new(key, b"", Note::default(), b""[..].into(), memory_body(&vec![0; bytes]), 0))
 }
 
 /// A ledger with room for `objects` of this size, and what it holds.
 struct Cache {
-    ledger: Ledger<Note>,
+    eviction: EvictionQueue<Note>,
     held: Vec<Arc<Object<Note>>>,
 }
 
@@ -20,7 +20,7 @@ impl Cache {
     fn new(objects: u64) -> Self {
         let bounds =
             Bounds { bytes_max: objects * object(0, 100).cost(), objects_max: u64::MAX, descriptors_max: u64::MAX };
-        Self { ledger: Ledger::new(bounds, Arc::default()), held: Vec::new() }
+        Self { eviction: EvictionQueue::new(bounds, Arc::default()), held: Vec::new() }
     }
 
     /// A request for object `number`; returns whether it was a hit, and who left.
@@ -32,15 +32,15 @@ impl Cache {
         }
         let object = object(number, 100);
         self.held.push(Arc::clone(&object));
-        let victims = self.ledger.add(&object, None);
+        let victims = self.eviction.add(&object, None);
         self.held.retain(|held| !victims.iter().any(|victim| Arc::ptr_eq(held, victim)));
         let name = |victim: &Arc<Object<Note>>| u64::from_be_bytes(victim.key().as_bytes().try_into().unwrap());
         (false, victims.iter().map(name).collect())
     }
 
     fn check(&self) {
-        assert_eq!(self.ledger.objects() as usize, self.held.len());
-        assert_eq!(self.ledger.bytes(), self.held.iter().map(|held| held.cost()).sum::<u64>());
+        assert_eq!(self.eviction.objects() as usize, self.held.len());
+        assert_eq!(self.eviction.bytes(), self.held.iter().map(|held| held.cost()).sum::<u64>());
     }
 }
 
@@ -118,7 +118,7 @@ fn a_freshened_object_keeps_its_place() {
     let old = cache.held.iter().position(|held| held.key().as_bytes() == 0_u64.to_be_bytes()).unwrap();
     let fresh = object(0, 100);
     let former = std::mem::replace(&mut cache.held[old], Arc::clone(&fresh));
-    assert!(cache.ledger.add(&fresh, Some(&former)).is_empty());
+    assert!(cache.eviction.add(&fresh, Some(&former)).is_empty());
     for number in 100..150 {
         cache.request(number);
         cache.check();
@@ -130,21 +130,21 @@ fn a_freshened_object_keeps_its_place() {
 fn replaced_objects_leave_no_trace_in_the_queues() {
     let mut cache = Cache::new(10);
     let mut former = object(1, 100);
-    assert!(cache.ledger.add(&former, None).is_empty());
+    assert!(cache.eviction.add(&former, None).is_empty());
     for _ in 0..10_000 {
         let next = object(1, 100);
-        cache.ledger.add(&next, Some(&former));
+        cache.eviction.add(&next, Some(&former));
         former = next;
     }
-    assert_eq!((cache.ledger.objects(), cache.ledger.bytes()), (1, former.cost()));
-    assert!(cache.ledger.small.len() + cache.ledger.main.len() < 200);
+    assert_eq!((cache.eviction.objects(), cache.eviction.bytes()), (1, former.cost()));
+    assert!(cache.eviction.small.len() + cache.eviction.main.len() < 200);
 }
 
 #[test]
 fn one_replaced_before_it_was_entered_is_never_counted() {
     let mut cache = Cache::new(10);
     let late = object(1, 100);
-    cache.ledger.remove(&late);
-    assert!(cache.ledger.add(&late, None).is_empty());
-    assert_eq!((cache.ledger.objects(), cache.ledger.bytes()), (0, 0));
+    cache.eviction.remove(&late);
+    assert!(cache.eviction.add(&late, None).is_empty());
+    assert_eq!((cache.eviction.objects(), cache.eviction.bytes()), (0, 0));
 }

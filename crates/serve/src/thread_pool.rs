@@ -21,7 +21,7 @@ const WAITS_MAX: usize = 4096;
 /// The threads' `nice` value.
 const NICENESS: i32 = 10;
 
-type Job = Box<dyn FnOnce() + Send>;
+type PoolJob = Box<dyn FnOnce() + Send>;
 
 /// The urgency of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,33 +34,33 @@ pub(crate) enum Urgency {
 
 /// The queue was full, or no thread could be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct PoolFull;
 
 /// The threads and their queue.
 #[derive(Debug)]
-pub(crate) struct Workshop {
-    shared: Arc<Shared>,
-    bell: Arc<Bell>,
+pub(crate) struct ThreadPool {
+    shared: Arc<PoolShared>,
+    timer: Arc<SignalTimer>,
     threads_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct PoolShared {
+    queue: Mutex<PoolQueue>,
     work: Condvar,
     refused: AtomicU64,
 }
 
 #[derive(Default)]
-struct Queue {
-    prompt: VecDeque<Job>,
-    patient: VecDeque<Job>,
+struct PoolQueue {
+    prompt: VecDeque<PoolJob>,
+    patient: VecDeque<PoolJob>,
     threads: usize,
     idle: usize,
     stopping: bool,
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for PoolQueue {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Queue({} prompt, {} patient)", self.prompt.len(), self.patient.len())
     }
@@ -71,15 +71,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Workshop {
+impl ThreadPool {
     /// A pool of up to `threads_max` threads, which start on demand.
     pub(crate) fn new(threads_max: usize) -> Self {
-        Self { shared: Arc::default(), bell: Arc::default(), threads_max: threads_max.max(1) }
+        Self { shared: Arc::default(), timer: Arc::default(), threads_max: threads_max.max(1) }
     }
 
     /// Queues `job`. If it is refused, it is dropped.
-    pub(crate) fn submit(&self, urgency: Urgency, job: impl FnOnce() + Send + 'static) -> Result<(), Refused> {
-        let job: Job = Box::new(job);
+    pub(crate) fn submit(&self, urgency: Urgency, job: impl FnOnce() + Send + 'static) -> Result<(), PoolFull> {
+        let job: PoolJob = Box::new(job);
         let mut queue = lock(&self.shared.queue);
         if queue.idle == 0 && queue.threads < self.threads_max {
             let shared = Arc::clone(&self.shared);
@@ -92,7 +92,7 @@ impl Workshop {
             drop(queue);
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             // The job is dropped here, outside the lock, as its drop may signal others.
-            return Err(Refused);
+            return Err(PoolFull);
         }
         line.push_back(job);
         drop(queue);
@@ -108,20 +108,20 @@ impl Workshop {
     /// Signals `signal` after `patience`, in addition to any other source. Returns false if too many waits are
     /// pending.
     pub(crate) fn ring_after(&self, patience: Duration, signal: Arc<Signal>) -> bool {
-        self.bell.add(Instant::now() + patience, signal)
+        self.timer.add(Instant::now() + patience, signal)
     }
 }
 
-impl Drop for Workshop {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         lock(&self.shared.queue).stopping = true;
         self.shared.work.notify_all();
-        lock(&self.bell.waits).stopping = true;
-        self.bell.changed.notify_all();
+        lock(&self.timer.waits).stopping = true;
+        self.timer.changed.notify_all();
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &PoolShared) {
     // Without permission, or without the call, the threads merely have normal priority.
     let _ = rustix::process::nice(NICENESS);
     let mut queue = lock(&shared.queue);
@@ -150,7 +150,7 @@ pub(crate) struct Signal {
 
 #[derive(Debug, Default)]
 struct SignalState {
-    rung: bool,
+    notified: bool,
     waker: Option<Waker>,
 }
 
@@ -159,7 +159,7 @@ impl Signal {
     pub(crate) fn ring(&self) {
         let waker = {
             let mut state = lock(&self.state);
-            state.rung = true;
+            state.notified = true;
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -170,14 +170,14 @@ impl Signal {
 
 /// Ready after its signal.
 #[derive(Debug)]
-pub(crate) struct Rung(pub(crate) Arc<Signal>);
+pub(crate) struct Notified(pub(crate) Arc<Signal>);
 
-impl Future for Rung {
+impl Future for Notified {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.0.state);
-        if state.rung {
+        if state.notified {
             return Poll::Ready(());
         }
         state.waker = Some(context.waker().clone());
@@ -187,13 +187,13 @@ impl Future for Rung {
 
 /// Sends timed signals. The servers' runtimes have no timers of this precision.
 #[derive(Debug, Default)]
-struct Bell {
-    waits: Mutex<Waits>,
+struct SignalTimer {
+    waits: Mutex<TimerQueue>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waits {
+struct TimerQueue {
     heap: BinaryHeap<Wait>,
     started: bool,
     stopping: bool,
@@ -226,15 +226,15 @@ impl PartialEq for Wait {
 
 impl Eq for Wait {}
 
-impl Bell {
+impl SignalTimer {
     fn add(self: &Arc<Self>, until: Instant, signal: Arc<Signal>) -> bool {
         let mut waits = lock(&self.waits);
         if waits.heap.len() >= WAITS_MAX {
             return false;
         }
         if !waits.started {
-            let bell = Arc::clone(self);
-            waits.started = thread::Builder::new().name("bell".to_owned()).spawn(move || bell.watch()).is_ok();
+            let timer = Arc::clone(self);
+            waits.started = thread::Builder::new().name("bell".to_owned()).spawn(move || timer.watch()).is_ok();
             if !waits.started {
                 return false;
             }
@@ -270,7 +270,7 @@ impl Bell {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{JOBS_MAX, Refused, Rung, Signal, Urgency, Workshop};
+    use super::{JOBS_MAX, Notified, PoolFull, Signal, ThreadPool, Urgency};
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{channel, sync_channel};
@@ -301,25 +301,25 @@ pub(crate) mod tests {
 
     #[test]
     fn jobs_are_done_prompt_ones_first_and_too_many_refused() {
-        let workshop = Workshop::new(1);
+        let thread_pool = ThreadPool::new(1);
         let (gate, done) = (Arc::new(Barrier::new(2)), channel());
         let opened = Arc::clone(&gate);
-        workshop
+        thread_pool
             .submit(Urgency::Patient, move || {
                 opened.wait();
             })
             .unwrap();
         // The only thread is busy once it has taken that job.
-        while !super::lock(&workshop.shared.queue).patient.is_empty() {
+        while !super::lock(&thread_pool.shared.queue).patient.is_empty() {
             thread::yield_now();
         }
         let submit = |urgency, number| {
             let sender = done.0.clone();
-            workshop.submit(urgency, move || sender.send(number).unwrap())
+            thread_pool.submit(urgency, move || sender.send(number).unwrap())
         };
         (0..JOBS_MAX).for_each(|number| submit(Urgency::Patient, number).unwrap());
-        assert_eq!(submit(Urgency::Patient, 0), Err(Refused));
-        assert_eq!(workshop.refused(), 1);
+        assert_eq!(submit(Urgency::Patient, 0), Err(PoolFull));
+        assert_eq!(thread_pool.refused(), 1);
         submit(Urgency::Prompt, 1000).unwrap();
         gate.wait();
         let order: Vec<usize> = (0..=JOBS_MAX).map(|_| done.1.recv().unwrap()).collect();
@@ -329,32 +329,32 @@ pub(crate) mod tests {
 
     #[test]
     fn a_panic_ends_a_job_and_no_thread() {
-        let workshop = Workshop::new(1);
-        workshop.submit(Urgency::Patient, || std::panic::resume_unwind(Box::new("as tests do"))).unwrap();
+        let thread_pool = ThreadPool::new(1);
+        thread_pool.submit(Urgency::Patient, || std::panic::resume_unwind(Box::new("as tests do"))).unwrap();
         let (sender, receiver) = sync_channel(1);
-        workshop.submit(Urgency::Patient, move || sender.send(7).unwrap()).unwrap();
+        thread_pool.submit(Urgency::Patient, move || sender.send(7).unwrap()).unwrap();
         assert_eq!(receiver.recv().unwrap(), 7);
     }
 
     #[test]
     fn a_signal_rings_by_hand_or_by_the_bell() {
-        let workshop = Workshop::new(2);
+        let thread_pool = ThreadPool::new(2);
         let start = Instant::now();
         let late = Arc::<Signal>::default();
-        assert!(workshop.ring_after(Duration::from_mins(10), Arc::clone(&late)));
+        assert!(thread_pool.ring_after(Duration::from_mins(10), Arc::clone(&late)));
         let soon = Arc::<Signal>::default();
-        assert!(workshop.ring_after(Duration::from_millis(20), Arc::clone(&soon)));
-        block_on(Rung(soon));
+        assert!(thread_pool.ring_after(Duration::from_millis(20), Arc::clone(&soon)));
+        block_on(Notified(soon));
         assert!(start.elapsed() >= Duration::from_millis(20));
         let count = Arc::new(AtomicUsize::new(0));
         let (signal, counted) = (Arc::clone(&late), Arc::clone(&count));
-        workshop
+        thread_pool
             .submit(Urgency::Prompt, move || {
                 counted.fetch_add(1, Ordering::SeqCst);
                 signal.ring();
             })
             .unwrap();
-        block_on(Rung(late));
+        block_on(Notified(late));
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The controller's decisions: admission of agents, messages, the common start, and lost agents.
 //!
-//! Without sockets or a clock: messages and the time are arguments, and actions are returned as [`Order`]s. An agent
+//! Without sockets or a clock: messages and the time are arguments, and actions are returned as [`CoordinatorAction`]s. An agent
 //! lost before it received work is replaced by another; one lost afterwards stays lost, and is named in the result,
 //! as its share of the load was not generated.
 
@@ -57,7 +57,7 @@ impl From<FrameRefusal> for AgentLoss {
 
 /// An action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Order {
+pub enum CoordinatorAction {
     /// Send this message to the agent.
     Say(usize, Message),
     /// The agent is authenticated and may send longer frames.
@@ -68,7 +68,7 @@ pub enum Order {
 
 /// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AgentState {
     /// Connected, unauthenticated.
     Strange,
     /// Being pinged; the number of missing replies.
@@ -93,7 +93,7 @@ enum Step {
 struct Agent {
     name: String,
     cores: u32,
-    step: Step,
+    step: AgentState,
     /// Its own explanation of its loss.
     words: String,
     /// The index of its share, from 0.
@@ -138,7 +138,7 @@ pub struct AgentResult {
 
 /// All agents of one run.
 #[derive(Debug)]
-pub struct Muster {
+pub struct Coordinator {
     wanted: u32,
     flatout: &'static str,
     task: Value,
@@ -148,15 +148,15 @@ pub struct Muster {
     is_stopped: bool,
 }
 
-impl Muster {
+impl Coordinator {
     /// A run of `wanted` agents of this version of flatout, which share one task.
     pub fn new(wanted: u32, flatout: &'static str, task: Value) -> Self {
         Self { wanted, flatout, task, agents: Vec::new(), nonce: 0, begins_ns: None, is_stopped: false }
     }
 
     /// Handles a new connection. Returns its number, and orders, which may evict another.
-    pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<Order>) {
-        let strangers = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Strange);
+    pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<CoordinatorAction>) {
+        let strangers = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Strange);
         let mut orders = Vec::new();
         if strangers.clone().count() >= STRANGERS_MAX
             && let Some((first, _)) = strangers.min_by_key(|(_, agent)| agent.connected_ns)
@@ -166,7 +166,7 @@ impl Muster {
         let agent = Agent {
             name: String::new(),
             cores: 0,
-            step: Step::Strange,
+            step: AgentState::Strange,
             words: String::new(),
             index: None,
             offset: None,
@@ -178,7 +178,7 @@ impl Muster {
             record: Vec::new(),
         };
         // A number without work is reused after its connection ends, so that repeated connections take no memory.
-        let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, Step::Lost(_));
+        let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, AgentState::Lost(_));
         let left = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX);
         let who = left.unwrap_or(self.agents.len());
         match self.agents.get_mut(who) {
@@ -189,12 +189,12 @@ impl Muster {
     }
 
     /// Handles a message.
-    pub fn handle_message(&mut self, who: usize, now_ns: u64, message: Message) -> Vec<Order> {
+    pub fn handle_message(&mut self, who: usize, now_ns: u64, message: Message) -> Vec<CoordinatorAction> {
         let Some(agent) = self.agents.get_mut(who) else { return Vec::new() };
         agent.heard_ns = now_ns;
         match (agent.step, message) {
-            (Step::Lost(_), _) => Vec::new(),
-            (Step::Strange, Message::Hello { protocol, flatout, name, cores }) => {
+            (AgentState::Lost(_), _) => Vec::new(),
+            (AgentState::Strange, Message::Hello { protocol, flatout, name, cores }) => {
                 if protocol != PROTOCOL || flatout != self.flatout {
                     let words = format!(
                         "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
@@ -205,14 +205,14 @@ impl Muster {
                 // A name is displayed, so it is limited to one short line.
                 agent.name = visible(&name).chars().take(64).collect();
                 agent.cores = cores;
-                agent.step = Step::Timed { left: PINGS };
+                agent.step = AgentState::Timed { left: PINGS };
                 let taken = self.agents.iter().filter(|agent| is_here(agent)).count();
                 if taken > self.wanted as usize {
                     return self.lose(who, AgentLoss::Surplus, "");
                 }
-                vec![Order::Trust(who), self.ask(who, now_ns)]
+                vec![CoordinatorAction::Trust(who), self.ask(who, now_ns)]
             }
-            (Step::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
+            (AgentState::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
             (step, Message::Pong { nonce, at_ns }) => {
                 let Some((_, asked_ns)) = agent.asked.take_if(|(asked, _)| *asked == nonce) else {
                     return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing");
@@ -220,23 +220,23 @@ impl Muster {
                 let offset = Offset::from_answer(asked_ns, now_ns, at_ns);
                 agent.offset = Some(agent.offset.map_or(offset, |best| best.or_better(offset)));
                 match step {
-                    Step::Timed { left } if left > 1 => {
-                        agent.step = Step::Timed { left: left - 1 };
+                    AgentState::Timed { left } if left > 1 => {
+                        agent.step = AgentState::Timed { left: left - 1 };
                         vec![self.ask(who, now_ns)]
                     }
-                    Step::Timed { .. } => {
-                        agent.step = Step::Waiting;
+                    AgentState::Timed { .. } => {
+                        agent.step = AgentState::Waiting;
                         self.give_work()
                     }
                     _ => Vec::new(),
                 }
             }
-            (Step::Planned, Message::Ready {}) => {
-                agent.step = Step::Ready;
+            (AgentState::Planned, Message::Ready {}) => {
+                agent.step = AgentState::Ready;
                 self.name_the_moment(now_ns)
             }
-            (Step::Going, Message::Done { begun_ns, facts }) => {
-                agent.step = Step::Recording;
+            (AgentState::Going, Message::Done { begun_ns, facts }) => {
+                agent.step = AgentState::Recording;
                 agent.begun_ns = Some(begun_ns);
                 agent.facts = facts;
                 Vec::new()
@@ -247,15 +247,15 @@ impl Muster {
     }
 
     /// Handles a complete record.
-    pub fn handle_record(&mut self, who: usize, now_ns: u64, record: Vec<u8>) -> Vec<Order> {
+    pub fn handle_record(&mut self, who: usize, now_ns: u64, record: Vec<u8>) -> Vec<CoordinatorAction> {
         match self.agents.get_mut(who) {
-            Some(agent) if agent.step == Step::Recording => {
+            Some(agent) if agent.step == AgentState::Recording => {
                 agent.heard_ns = now_ns;
                 agent.record = record;
-                agent.step = Step::Done;
-                vec![Order::Say(who, Message::Bye {}), Order::Dismiss(who)]
+                agent.step = AgentState::Done;
+                vec![CoordinatorAction::Say(who, Message::Bye {}), CoordinatorAction::Dismiss(who)]
             }
-            Some(agent) if !matches!(agent.step, Step::Lost(_)) => {
+            Some(agent) if !matches!(agent.step, AgentState::Lost(_)) => {
                 self.lose(who, AgentLoss::OutOfTurn, "it sent a record")
             }
             _ => Vec::new(),
@@ -270,28 +270,28 @@ impl Muster {
     }
 
     /// Handles the end of a connection.
-    pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
+    pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<CoordinatorAction> {
         match self.agents.get(who).map(|agent| agent.step) {
-            None | Some(Step::Done | Step::Lost(_)) => Vec::new(),
+            None | Some(AgentState::Done | AgentState::Lost(_)) => Vec::new(),
             Some(_) => self.lose(who, loss, words),
         }
     }
 
     /// Handles the passing of time.
-    pub fn handle_time(&mut self, now_ns: u64) -> Vec<Order> {
+    pub fn handle_time(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut orders = Vec::new();
         for who in 0..self.agents.len() {
             let agent = &self.agents[who];
-            if matches!(agent.step, Step::Done | Step::Lost(_)) {
+            if matches!(agent.step, AgentState::Done | AgentState::Lost(_)) {
                 continue;
             }
             let silent_ns = now_ns.saturating_sub(agent.heard_ns);
             let unnamed_ns = now_ns.saturating_sub(agent.connected_ns);
-            if agent.step == Step::Strange && unnamed_ns >= GREETING_NS_MAX {
+            if agent.step == AgentState::Strange && unnamed_ns >= GREETING_NS_MAX {
                 orders.extend(self.lose(who, AgentLoss::Unnamed, ""));
             } else if silent_ns >= SILENCE_NS_MAX {
                 orders.extend(self.lose(who, AgentLoss::Silent, ""));
-            } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != Step::Strange {
+            } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != AgentState::Strange {
                 orders.push(self.ask(who, now_ns));
             }
         }
@@ -299,10 +299,10 @@ impl Muster {
     }
 
     /// Stops early: every agent sends its results so far.
-    pub fn stop(&mut self) -> Vec<Order> {
+    pub fn stop(&mut self) -> Vec<CoordinatorAction> {
         self.is_stopped = true;
-        let going = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == Step::Going);
-        going.map(|(who, _)| Order::Say(who, Message::Stop {})).collect()
+        let going = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Going);
+        going.map(|(who, _)| CoordinatorAction::Say(who, Message::Stop {})).collect()
     }
 
     /// Number of present agents, of those wanted.
@@ -313,7 +313,7 @@ impl Muster {
     /// Names of agents that were rejected or lost before they had work, with the reason.
     pub fn turned_away(&self) -> impl Iterator<Item = (&str, AgentLoss, &str)> {
         self.agents.iter().filter(|agent| !agent.has_work()).filter_map(|agent| match agent.step {
-            Step::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),
+            AgentState::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),
             _ => None,
         })
     }
@@ -326,7 +326,7 @@ impl Muster {
     /// Returns whether the run is over: every agent with work has reported, or is lost.
     pub fn is_over(&self) -> bool {
         let mut working = self.agents.iter().filter(|agent| agent.has_work()).peekable();
-        working.peek().is_some() && working.all(|agent| matches!(agent.step, Step::Done | Step::Lost(_)))
+        working.peek().is_some() && working.all(|agent| matches!(agent.step, AgentState::Done | AgentState::Lost(_)))
     }
 
     /// The results, ordered by share.
@@ -351,8 +351,8 @@ impl Muster {
                     facts: agent.facts,
                     record: agent.record,
                     lost: match agent.step {
-                        Step::Done => None,
-                        Step::Lost(loss) => Some((loss, agent.words)),
+                        AgentState::Done => None,
+                        AgentState::Lost(loss) => Some((loss, agent.words)),
                         _ => Some((AgentLoss::Closed, String::new())),
                     },
                 })
@@ -362,28 +362,31 @@ impl Muster {
         results
     }
 
-    fn ask(&mut self, who: usize, now_ns: u64) -> Order {
+    fn ask(&mut self, who: usize, now_ns: u64) -> CoordinatorAction {
         self.nonce += 1;
         self.agents[who].asked = Some((self.nonce, now_ns));
-        Order::Say(who, Message::Ping { nonce: self.nonce })
+        CoordinatorAction::Say(who, Message::Ping { nonce: self.nonce })
     }
 
-    fn lose(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<Order> {
+    fn lose(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<CoordinatorAction> {
         let agent = &mut self.agents[who];
-        agent.step = Step::Lost(loss);
+        agent.step = AgentState::Lost(loss);
         // It may be the agent's own text.
         agent.words = visible(words).into_owned();
         agent.record = Vec::new();
         let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
-        let mut orders = vec![Order::Say(who, Message::Failed { text }), Order::Dismiss(who)];
+        let mut orders = vec![CoordinatorAction::Say(who, Message::Failed { text }), CoordinatorAction::Dismiss(who)];
         if agent.has_work() && self.begins_ns.is_none() {
             // The load has not started: without this agent it must not.
             for (other, agent) in self.agents.iter_mut().enumerate() {
-                if matches!(agent.step, Step::Planned | Step::Ready) {
-                    agent.step = Step::Lost(AgentLoss::Closed);
+                if matches!(agent.step, AgentState::Planned | AgentState::Ready) {
+                    agent.step = AgentState::Lost(AgentLoss::Closed);
                     let text = "another agent was lost before the beginning".to_owned();
                     agent.words.clone_from(&text);
-                    orders.extend([Order::Say(other, Message::Failed { text }), Order::Dismiss(other)]);
+                    orders.extend([
+                        CoordinatorAction::Say(other, Message::Failed { text }),
+                        CoordinatorAction::Dismiss(other),
+                    ]);
                 }
             }
         }
@@ -391,34 +394,37 @@ impl Muster {
     }
 
     /// Distributes the shares once all agents are present and timed.
-    fn give_work(&mut self) -> Vec<Order> {
-        let waiting = self.agents.iter().filter(|agent| agent.step == Step::Waiting).count();
+    fn give_work(&mut self) -> Vec<CoordinatorAction> {
+        let waiting = self.agents.iter().filter(|agent| agent.step == AgentState::Waiting).count();
         if waiting < self.wanted as usize {
             return Vec::new();
         }
         let mut orders = Vec::new();
-        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == Step::Waiting) {
+        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == AgentState::Waiting) {
             let index = orders.len() as u32;
-            agent.step = Step::Planned;
+            agent.step = AgentState::Planned;
             agent.index = Some(index);
-            orders.push(Order::Say(who, Message::Plan { index, agents: self.wanted, task: self.task.clone() }));
+            orders.push(CoordinatorAction::Say(
+                who,
+                Message::Plan { index, agents: self.wanted, task: self.task.clone() },
+            ));
         }
         orders
     }
 
     /// Sends the start time once all agents are ready.
-    fn name_the_moment(&mut self, now_ns: u64) -> Vec<Order> {
+    fn name_the_moment(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut working = self.agents.iter().filter(|agent| agent.has_work());
-        if !working.all(|agent| agent.step == Step::Ready) {
+        if !working.all(|agent| agent.step == AgentState::Ready) {
             return Vec::new();
         }
         let begins_ns = now_ns + LEAD_NS;
         self.begins_ns = Some(begins_ns);
         let mut orders = Vec::new();
-        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == Step::Ready) {
-            agent.step = Step::Going;
+        for (who, agent) in self.agents.iter_mut().enumerate().filter(|(_, agent)| agent.step == AgentState::Ready) {
+            agent.step = AgentState::Going;
             let at_ns = agent.offset.map_or(begins_ns, |offset| offset.to_theirs(begins_ns));
-            orders.push(Order::Say(who, Message::Go { at_ns }));
+            orders.push(CoordinatorAction::Say(who, Message::Go { at_ns }));
         }
         if self.is_stopped {
             orders.extend(self.stop());
@@ -429,7 +435,7 @@ impl Muster {
 
 /// Returns whether it occupies one of the wanted places.
 fn is_here(agent: &Agent) -> bool {
-    !matches!(agent.step, Step::Strange | Step::Lost(_))
+    !matches!(agent.step, AgentState::Strange | AgentState::Lost(_))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(super) fn now_ms() -> u64 {
 const NEVER: u64 = u64::MAX;
 
 #[derive(Debug)]
-struct Slot {
+struct DeadlineEntry {
     deadline_ms: u64,
     /// `None` in a free entry.
     waker: Option<Waker>,
@@ -27,15 +27,15 @@ struct Slot {
 
 /// The deadlines of one client of origins.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
-    slots: RefCell<Vec<Slot>>,
+pub(super) struct DeadlineTable {
+    slots: RefCell<Vec<DeadlineEntry>>,
     free: RefCell<Vec<u32>>,
     /// Notifies the sweep that there is something to check.
     pub(super) changed: Notify,
     resting: Cell<bool>,
 }
 
-impl Waits {
+impl DeadlineTable {
     /// Returns whether no deadline is set.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.borrow().len() == self.free.borrow().len()
@@ -75,7 +75,7 @@ impl Waits {
             }
             return;
         }
-        let taken = Slot { deadline_ms, waker: Some(waker.clone()) };
+        let taken = DeadlineEntry { deadline_ms, waker: Some(waker.clone()) };
         let free = self.free.borrow_mut().pop();
         *slot = Some(if let Some(index) = free {
             slots[index as usize] = taken;
@@ -88,7 +88,7 @@ impl Waits {
     }
 
     fn release(&self, index: u32) {
-        let slot = Slot { deadline_ms: NEVER, waker: None };
+        let slot = DeadlineEntry { deadline_ms: NEVER, waker: None };
         // The waker may be the last reference to a task, whose end may free another entry, so it is dropped after the
         // borrow.
         let before = std::mem::replace(&mut self.slots.borrow_mut()[index as usize], slot);
@@ -99,16 +99,16 @@ impl Waits {
 
 /// The successive timeouts of one owner.
 #[derive(Debug)]
-pub(crate) struct Patience {
-    waits: Rc<Waits>,
+pub(crate) struct DeadlineTimer {
+    deadlines: Rc<DeadlineTable>,
     slot: Option<u32>,
     deadline_ms: u64,
 }
 
-impl Patience {
+impl DeadlineTimer {
     /// A timeout that has not started.
-    pub(super) fn new(waits: &Rc<Waits>) -> Self {
-        Self { waits: Rc::clone(waits), slot: None, deadline_ms: NEVER }
+    pub(super) fn new(deadlines: &Rc<DeadlineTable>) -> Self {
+        Self { deadlines: Rc::clone(deadlines), slot: None, deadline_ms: NEVER }
     }
 
     /// Starts a wait of at most `timeout_ms`.
@@ -140,7 +140,7 @@ impl Patience {
         if now_ms() >= self.deadline_ms {
             return Poll::Ready(());
         }
-        self.waits.arm(&mut self.slot, self.deadline_ms, context.waker());
+        self.deadlines.arm(&mut self.slot, self.deadline_ms, context.waker());
         Poll::Pending
     }
 
@@ -157,17 +157,17 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for DeadlineTimer {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.waits.release(slot);
+            self.deadlines.release(slot);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Patience, Waits, now_ms};
+    use super::{DeadlineTable, DeadlineTimer, now_ms};
     use std::rc::Rc;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -186,26 +186,26 @@ mod tests {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let context = Context::from_waker(&waker);
-        let waits = Rc::new(Waits::default());
-        let (mut early, mut late) = (Patience::new(&waits), Patience::new(&waits));
+        let deadlines = Rc::new(DeadlineTable::default());
+        let (mut early, mut late) = (DeadlineTimer::new(&deadlines), DeadlineTimer::new(&deadlines));
         assert_eq!(early.poll_expired(&context), Poll::Pending);
-        assert!(waits.is_empty(), "no wait has begun");
+        assert!(deadlines.is_empty(), "no wait has begun");
         let now = now_ms();
         early.begin_until(now + 10_000);
         late.begin_until(now + 20_000);
         assert!(early.poll_expired(&context).is_pending() && late.poll_expired(&context).is_pending());
-        waits.handle_time(now + 9_999);
+        deadlines.handle_time(now + 9_999);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-        waits.handle_time(now + 10_000);
-        waits.handle_time(now + 10_000);
+        deadlines.handle_time(now + 10_000);
+        deadlines.handle_time(now + 10_000);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         early.begin(0);
         assert_eq!(early.poll_expired(&context), Poll::Ready(()));
         drop((early, late));
-        assert!(waits.is_empty());
-        let mut again = Patience::new(&waits);
+        assert!(deadlines.is_empty());
+        let mut again = DeadlineTimer::new(&deadlines);
         again.begin(1_000_000);
         assert!(again.poll_expired(&context).is_pending());
-        assert_eq!((waits.slots.borrow().len(), waits.is_empty()), (2, false));
+        assert_eq!((deadlines.slots.borrow().len(), deadlines.is_empty()), (2, false));
     }
 }

@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 256;
 
 /// The last response for a key that was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Last {
+pub(crate) struct UnstoredResponse {
     pub(crate) reason: NoStore,
     /// Status of the response.
     pub(crate) status: u16,
@@ -26,17 +26,17 @@ pub(crate) struct Last {
 
 /// Reasons for the latest responses not stored, by hash of the key. At most 4,096.
 #[derive(Debug, Default)]
-pub(crate) struct NotKept {
-    shards: [Mutex<HashMap<u64, Last, RandomState>>; SHARDS],
+pub(crate) struct UnstoredResponses {
+    shards: [Mutex<HashMap<u64, UnstoredResponse, RandomState>>; SHARDS],
 }
 
-impl NotKept {
-    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, Last, RandomState>> {
+impl UnstoredResponses {
+    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, UnstoredResponse, RandomState>> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
     /// Records the reason for not storing a response.
-    pub(crate) fn note(&self, hash: u64, last: Last) {
+    pub(crate) fn note(&self, hash: u64, last: UnstoredResponse) {
         let mut shard = hold(self.shard(hash));
         if shard.len() >= KEYS_MAX && !shard.contains_key(&hash) {
             shard.clear();
@@ -45,7 +45,7 @@ impl NotKept {
     }
 
     /// The last response for the key that was not stored.
-    pub(crate) fn find(&self, hash: u64) -> Option<Last> {
+    pub(crate) fn find(&self, hash: u64) -> Option<UnstoredResponse> {
         hold(self.shard(hash)).get(&hash).copied()
     }
 }
@@ -79,13 +79,13 @@ pub type OnChange = Box<dyn Fn(&str, Change) + Send + Sync>;
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS_MAX, Last, NotKept, NotKeptCounts, SHARDS};
+    use super::{KEYS_MAX, NotKeptCounts, SHARDS, UnstoredResponse, UnstoredResponses};
     use flatout_cache::reason::NoStore;
 
     #[test]
     fn the_last_reasons_are_remembered_within_bounds() {
-        let table = NotKept::default();
-        let last = |reason| Last { reason, status: 200, unix_s: 7 };
+        let table = UnstoredResponses::default();
+        let last = |reason| UnstoredResponse { reason, status: 200, unix_s: 7 };
         table.note(1, last(NoStore::Private));
         table.note(1, last(NoStore::SetCookie));
         assert_eq!(table.find(1), Some(last(NoStore::SetCookie)));
