@@ -15,7 +15,7 @@ use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// Stretches that a run is cut into: enough for an interval, and each long enough to know little of its neighbour.
+/// Stretches that a run is cut into: enough for an interval, and each long enough to depend little on the next.
 const STRETCHES: usize = 20;
 
 /// The kind of blocks.
@@ -164,8 +164,8 @@ fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> 
     let parts = parts.min(STRETCHES);
     let a: Vec<Stretch> = steps.iter().flat_map(|(a, _)| cut(a, parts)).collect();
     let b: Vec<Stretch> = steps.iter().flat_map(|(_, b)| cut(b, parts)).collect();
-    // Every second stretch of A beside its neighbour.
-    let neighbours: Vec<(Stretch, Stretch)> = a.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    // Every second stretch of A beside the next.
+    let adjacent: Vec<(Stretch, Stretch)> = a.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let blocks: Vec<(Stretch, Stretch)> = a.iter().copied().zip(b.iter().copied()).collect();
     let rate = |stretch: &Stretch| (stretch.responses, stretch.seconds);
     let time = |stretch: &Stretch| (stretch.response_sum_ns, stretch.responses);
@@ -175,7 +175,7 @@ fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> 
         (Measure::cost("mean response time"), time as fn(&Stretch) -> (f64, f64)),
     ] {
         let Some(ratio) = mean_ratio(bootstrap, &blocks, figure) else { continue };
-        let same = mean_ratio(bootstrap, &neighbours, figure);
+        let same = mean_ratio(bootstrap, &adjacent, figure);
         comparisons.push(Comparison::of(measure, ratio, bootstrap.level, same));
     }
     comparisons

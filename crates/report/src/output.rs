@@ -98,7 +98,7 @@ impl Destination {
     }
 }
 
-/// `/dev/fd/3` and all it is known by: an open descriptor of ours, whatever it leads to.
+/// Returns the number if this path names one of this process's open descriptors, such as `/dev/fd/3`.
 fn own_descriptor(path: &Path) -> Option<u32> {
     let descriptor = path.file_name()?.to_str()?.parse().ok()?;
     let folder = fs::canonicalize(path.parent()?).ok()?;

@@ -175,7 +175,7 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     }
     let database = open_existing(path);
     let outcome = if database.is_some() { "recreated" } else { "digests are not kept" };
-    (database, Some(format!("{shown}: {broken}; put aside as {}, {outcome}", aside.display())))
+    (database, Some(format!("{shown}: {broken}; saved as {}, {outcome}", aside.display())))
 }
 
 /// Opens the database; a new one is readable by its owner only, whatever the umask.
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn digests_outlive_their_process() {
-        let folder = temporary_folder("ledger");
+        let folder = temporary_folder("digests");
         let digests = Digests::of_bytes(b"abc");
         let (digest_store, warning) = DigestStore::open(&folder);
         assert_eq!((digest_store.get(&identity(1)), warning), (None, None));
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn those_least_asked_for_are_forgotten() {
-        let folder = temporary_folder("ledger-bound");
+        let folder = temporary_folder("digests-bound");
         let (digest_store, _) = DigestStore::open_with(&folder, 80);
         let digests = Digests::of_bytes(b"abc");
         {
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_store_is_put_aside() {
-        let folder = temporary_folder("ledger-broken");
+    fn a_broken_store_is_saved_under_another_name() {
+        let folder = temporary_folder("digests-broken");
         let path = folder.join(FILE_NAME);
         let noise = vec![0xff; 100_000];
         for content in [&b"no store at all"[..], &noise, &[]] {
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_turned_bit_is_no_digest() {
-        let folder = temporary_folder("ledger-bit");
+        let folder = temporary_folder("digests-bit");
         let (digest_store, _) = DigestStore::open(&folder);
         let key = key_of(&identity(1));
         let mut value = value_of(&key, &Digests::of_bytes(b"abc"), super::today());

@@ -83,7 +83,7 @@ impl ThreadPool {
         let mut queue = lock(&self.shared.queue);
         if queue.idle == 0 && queue.threads < self.threads_max {
             let shared = Arc::clone(&self.shared);
-            let started = thread::Builder::new().name("workshop".to_owned()).spawn(move || work(&shared));
+            let started = thread::Builder::new().name("thread-pool".to_owned()).spawn(move || work(&shared));
             queue.threads += usize::from(started.is_ok());
         }
         let has_thread = queue.threads > 0;
@@ -105,10 +105,10 @@ impl ThreadPool {
         self.shared.refused.load(Ordering::Relaxed)
     }
 
-    /// Signals `signal` after `patience`, in addition to any other source. Returns false if too many waits are
+    /// Signals `signal` after `delay`, in addition to any other source. Returns false if too many waits are
     /// pending.
-    pub(crate) fn ring_after(&self, patience: Duration, signal: Arc<Signal>) -> bool {
-        self.timer.add(Instant::now() + patience, signal)
+    pub(crate) fn ring_after(&self, delay: Duration, signal: Arc<Signal>) -> bool {
+        self.timer.add(Instant::now() + delay, signal)
     }
 }
 
@@ -234,7 +234,7 @@ impl SignalTimer {
         }
         if !waits.started {
             let timer = Arc::clone(self);
-            waits.started = thread::Builder::new().name("bell".to_owned()).spawn(move || timer.watch()).is_ok();
+            waits.started = thread::Builder::new().name("timer".to_owned()).spawn(move || timer.watch()).is_ok();
             if !waits.started {
                 return false;
             }
@@ -259,8 +259,8 @@ impl SignalTimer {
                     waits = lock(&self.waits);
                 }
                 Some(wait) => {
-                    let patience = wait.until - now;
-                    waits = self.changed.wait_timeout(waits, patience).unwrap_or_else(PoisonError::into_inner).0;
+                    let delay = wait.until - now;
+                    waits = self.changed.wait_timeout(waits, delay).unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => waits = self.changed.wait(waits).unwrap_or_else(PoisonError::into_inner),
             }
@@ -337,7 +337,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_signal_rings_by_hand_or_by_the_bell() {
+    fn a_signal_rings_by_hand_or_by_the_timer() {
         let thread_pool = ThreadPool::new(2);
         let start = Instant::now();
         let late = Arc::<Signal>::default();

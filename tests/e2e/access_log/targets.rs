@@ -265,9 +265,9 @@ fn rotation_by_age_happens_without_requests() {
     let rotation = Rotation { age_max_s: Some(1), ..Rotation::default() };
     let server = Inside::start(2, &[LogSettings { rotation, ..to_file(&logs.path().join("log")) }]);
     server.exchange(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("it is put aside", || fs::read_dir(logs.path()).unwrap().count() == 2);
+    wait_until("it is rotated", || fs::read_dir(logs.path()).unwrap().count() == 2);
     assert_eq!(fs::metadata(logs.path().join("log")).unwrap().len(), 0);
-    // An empty file is not put aside.
+    // An empty file is not rotated.
     thread::sleep(Duration::from_millis(2500));
     assert_eq!(fs::read_dir(logs.path()).unwrap().count(), 2);
     assert_eq!(server.stop()[0].rotations, 1);

@@ -175,7 +175,7 @@ pub struct Log {
     pub format: LogFormat,
     /// The fields of a JSON line, in this order; empty means all.
     pub fields: Vec<LogField>,
-    /// When a file is put aside.
+    /// When a file is rotated.
     pub rotation: Rotation,
     /// The permissions of a file that is created.
     pub mode: u32,
@@ -253,7 +253,7 @@ impl LogField {
     ];
 }
 
-/// When a log file is put aside, and how many are kept.
+/// When a log file is rotated, and how many rotated files remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// When it has grown to so many bytes.

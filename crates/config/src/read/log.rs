@@ -216,7 +216,7 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
             "rotate" => {
                 rotate(reader, child, &mut log.rotation);
                 if !matches!(log.target, LogTarget::File(_)) {
-                    reader.report.add(Code::Contradiction, child.span, "only files can be put aside");
+                    reader.report.add(Code::Contradiction, child.span, "only files can be rotated");
                 }
             }
             "mode" => {

@@ -1,6 +1,6 @@
 //! The controller with its sockets, which executes the decisions of [`Coordinator`].
 
-use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction, STRANGERS_MAX};
+use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction, UNAUTHENTICATED_MAX};
 use super::frame::{AgentFrame, FrameLimits};
 use super::link::{AgentLink, LinkEnd};
 use super::trust::controller_config;
@@ -55,7 +55,11 @@ impl Controller {
     ///
     /// # Errors
     /// If a system call fails, or it is interrupted before the load began.
-    pub fn run(mut self, interrupts: &AtomicU32, mut on_turn: impl FnMut(&Coordinator)) -> io::Result<Vec<AgentResult>> {
+    pub fn run(
+        mut self,
+        interrupts: &AtomicU32,
+        mut on_turn: impl FnMut(&Coordinator),
+    ) -> io::Result<Vec<AgentResult>> {
         let mut is_stopping = false;
         while !self.coordinator.is_over() {
             self.wait()?;
@@ -99,7 +103,7 @@ impl Controller {
 
     fn accept(&mut self) {
         // Existing connections are served between two batches of new ones.
-        for _ in 0..STRANGERS_MAX {
+        for _ in 0..UNAUTHENTICATED_MAX {
             // A client that has disconnected, or finds no descriptor left, retries.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));

@@ -29,7 +29,7 @@ pub const GREETING_NS_MAX: u64 = 10_000_000_000;
 /// Upper bound of unauthenticated connections. One more evicts the oldest, so that occupying places cannot keep an
 /// agent out, unless the attacker reconnects as often within the duration of an agent's greeting, which is a few
 /// round trips.
-pub const STRANGERS_MAX: usize = 64;
+pub const UNAUTHENTICATED_MAX: usize = 64;
 
 /// Upper bound of agents in one run, and of remembered rejected ones.
 pub const AGENTS_MAX: usize = 1_000;
@@ -70,7 +70,7 @@ pub enum CoordinatorAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AgentState {
     /// Connected, unauthenticated.
-    Strange,
+    Unauthenticated,
     /// Being pinged; the number of missing replies.
     Timed {
         left: u32,
@@ -156,17 +156,18 @@ impl Coordinator {
 
     /// Handles a new connection. Returns its number, and orders, which may evict another.
     pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<CoordinatorAction>) {
-        let strangers = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Strange);
+        let unauthenticated =
+            self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Unauthenticated);
         let mut orders = Vec::new();
-        if strangers.clone().count() >= STRANGERS_MAX
-            && let Some((first, _)) = strangers.min_by_key(|(_, agent)| agent.connected_ns)
+        if unauthenticated.clone().count() >= UNAUTHENTICATED_MAX
+            && let Some((first, _)) = unauthenticated.min_by_key(|(_, agent)| agent.connected_ns)
         {
             orders = self.lose(first, AgentLoss::Crowded, "");
         }
         let agent = Agent {
             name: String::new(),
             cores: 0,
-            step: AgentState::Strange,
+            step: AgentState::Unauthenticated,
             words: String::new(),
             index: None,
             offset: None,
@@ -194,7 +195,7 @@ impl Coordinator {
         agent.heard_ns = now_ns;
         match (agent.step, message) {
             (AgentState::Lost(_), _) => Vec::new(),
-            (AgentState::Strange, Message::Hello { protocol, flatout, name, cores }) => {
+            (AgentState::Unauthenticated, Message::Hello { protocol, flatout, name, cores }) => {
                 if protocol != PROTOCOL || flatout != self.flatout {
                     let words = format!(
                         "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
@@ -212,7 +213,7 @@ impl Coordinator {
                 }
                 vec![CoordinatorAction::Trust(who), self.ask(who, now_ns)]
             }
-            (AgentState::Strange, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
+            (AgentState::Unauthenticated, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
             (step, Message::Pong { nonce, at_ns }) => {
                 let Some((_, asked_ns)) = agent.asked.take_if(|(asked, _)| *asked == nonce) else {
                     return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing");
@@ -287,11 +288,12 @@ impl Coordinator {
             }
             let silent_ns = now_ns.saturating_sub(agent.heard_ns);
             let unnamed_ns = now_ns.saturating_sub(agent.connected_ns);
-            if agent.step == AgentState::Strange && unnamed_ns >= GREETING_NS_MAX {
+            if agent.step == AgentState::Unauthenticated && unnamed_ns >= GREETING_NS_MAX {
                 orders.extend(self.lose(who, AgentLoss::Unnamed, ""));
             } else if silent_ns >= SILENCE_NS_MAX {
                 orders.extend(self.lose(who, AgentLoss::Silent, ""));
-            } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != AgentState::Strange {
+            } else if silent_ns >= ASK_INTERVAL_NS && agent.asked.is_none() && agent.step != AgentState::Unauthenticated
+            {
                 orders.push(self.ask(who, now_ns));
             }
         }
@@ -435,7 +437,7 @@ impl Coordinator {
 
 /// Returns whether it occupies one of the wanted places.
 fn is_here(agent: &Agent) -> bool {
-    !matches!(agent.step, AgentState::Strange | AgentState::Lost(_))
+    !matches!(agent.step, AgentState::Unauthenticated | AgentState::Lost(_))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Both sides over real sockets on loopback.
 
 use super::controller::Controller;
-use super::coordinator::{AgentLoss, AgentResult, STRANGERS_MAX};
+use super::coordinator::{AgentLoss, AgentResult, UNAUTHENTICATED_MAX};
 use super::frame::FrameLimits;
 use super::link::AgentLink;
 use super::member::{AgentWork, Brought, serve};
@@ -156,7 +156,7 @@ fn a_crowd_of_strangers_keeps_no_agent_out() {
     let trust = Trust::new("crowd");
     let (address, run, _) = control(&trust.0, 1);
     // More than there are places, each of which goes on sending a little: the beginning of a long TLS record.
-    let mut crowd: Vec<TcpStream> = (0..3 * STRANGERS_MAX)
+    let mut crowd: Vec<TcpStream> = (0..3 * UNAUTHENTICATED_MAX)
         .map(|_| {
             let mut stranger = TcpStream::connect(address).unwrap();
             stranger.write_all(&[22, 3, 1, 16, 0]).unwrap();
@@ -177,7 +177,7 @@ fn a_crowd_of_strangers_keeps_no_agent_out() {
         }
     });
     let deadline = Instant::now() + Duration::from_secs(30);
-    while left.load(Ordering::Relaxed) > STRANGERS_MAX {
+    while left.load(Ordering::Relaxed) > UNAUTHENTICATED_MAX {
         assert!(Instant::now() < deadline, "{} strangers hold places", left.load(Ordering::Relaxed));
         thread::sleep(Duration::from_millis(10));
     }

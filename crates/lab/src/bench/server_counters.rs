@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Timeout for the server to write its last lines, or to update its counters.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Interval between two readings.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Timeout for one complete reading of the metrics.
-const LOOK_PATIENCE: Duration = Duration::from_secs(3);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Upper bound of a metrics response, in bytes.
 const METRICS_BYTES_MAX: usize = 16 << 20;
@@ -73,7 +73,7 @@ impl CounterSource {
         let begun = Instant::now();
         for looks in 1.. {
             let counts = self.count(opened, looks)?;
-            if counts.requests >= expected || begun.elapsed() >= PATIENCE {
+            if counts.requests >= expected || begun.elapsed() >= TIMEOUT {
                 return Ok(counts);
             }
             thread::sleep(LOOK_INTERVAL);
@@ -132,20 +132,20 @@ fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
 }
 
 fn read_metrics(url: &Url) -> Result<Metrics, String> {
-    let text = fetch(url, LOOK_PATIENCE).map_err(|error| format!("{url}: {error}"))?;
+    let text = fetch(url, LOOK_TIMEOUT).map_err(|error| format!("{url}: {error}"))?;
     parse_metrics(&text).ok_or_else(|| format!("{url}: there is no flatout_requests_total"))
 }
 
-/// Sends an HTTP/1.0 request, whose response ends with the connection. `patience` bounds the whole exchange, so that
+/// Sends an HTTP/1.0 request, whose response ends with the connection. `timeout` bounds the whole exchange, so that
 /// a slow trickle fails too.
-fn fetch(url: &Url, patience: Duration) -> io::Result<String> {
+fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     if url.secure {
         return Err(io::Error::other("metrics are read over http alone"));
     }
     let address = url.resolve().map_err(|error| io::Error::other(error.to_string()))?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let left = || match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(late(patience)),
+        Duration::ZERO => Err(late(timeout)),
         left => Ok(left),
     };
     let mut stream = TcpStream::connect_timeout(&address, left()?)?;
@@ -164,7 +164,7 @@ fn fetch(url: &Url, patience: Duration) -> io::Result<String> {
             Ok(bytes) => answer.extend_from_slice(&piece[..bytes]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return Err(late(patience));
+                return Err(late(timeout));
             }
             Err(error) => return Err(error),
         }
@@ -177,8 +177,8 @@ fn fetch(url: &Url, patience: Duration) -> io::Result<String> {
     }
 }
 
-fn late(patience: Duration) -> io::Error {
-    io::Error::other(format!("it has not answered whole within {patience:?}"))
+fn late(timeout: Duration) -> io::Error {
+    io::Error::other(format!("it has not answered whole within {timeout:?}"))
 }
 
 fn parse_metrics(text: &str) -> Option<Metrics> {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_log_is_counted_from_where_it_was_opened() {
-        let path = std::env::temp_dir().join(format!("flatout-books-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("flatout-counters-{}", std::process::id()));
         let line = |status| format!("127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" {status} 5\n");
         fs::write(&path, line(500)).unwrap();
         let counter_source = CounterSource::Log(path.clone());

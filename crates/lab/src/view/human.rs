@@ -320,7 +320,7 @@ fn add_notes(page: &mut TextPage, report: &BenchReport) {
     }
 }
 
-/// What every figure is worth, where one does not hold.
+/// Names the figures that do not hold.
 fn add_worth(page: &mut TextPage, step: &StepReport) {
     if step.invalid.is_empty() {
         return;

@@ -278,7 +278,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         write(&mut target, "abcdefgh\n", NOW_S);
         assert_eq!(fs::read_to_string(&path).unwrap(), "abcdefgh\n");
-        // Renamed, and another in its place: that is nobody's to put aside, and is appended to.
+        // Renamed, and another in its place: the other is not rotated but appended to.
         fs::rename(&path, folder.join("renamed")).unwrap();
         fs::write(&path, "other\n").unwrap();
         write(&mut target, "next one\n", NOW_S);

@@ -50,7 +50,7 @@ impl JsonForm {
                 },
                 AccessField::Host => append_string_or_null(text, record.host()),
                 AccessField::Method => {
-                    append_string_or_null(text, record.method().map(|(method, _)| method.as_bytes()))
+                    append_string_or_null(text, record.method().map(|(method, _)| method.as_bytes()));
                 }
                 AccessField::Target => append_json_string(text, record.target()),
                 AccessField::Version => {

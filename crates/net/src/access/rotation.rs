@@ -31,7 +31,7 @@ pub(super) fn put_aside(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
             Err(errno) => return Err(errno.into()),
         }
     }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many files were put aside within a second"))
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many files were rotated within a second"))
 }
 
 /// Deletes the oldest rotated files beyond `keep`; 0 keeps all. Only regular files whose names match the pattern

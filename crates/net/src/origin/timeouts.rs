@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_late_is_woken_once() {
+    fn a_late_task_is_woken_once() {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let context = Context::from_waker(&waker);

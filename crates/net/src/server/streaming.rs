@@ -164,7 +164,7 @@ impl Streaming {
         match &mut self.frame {
             // Drop all of it: the client must not mistake the content for the whole.
             ContentFraming::Length(remaining) => {
-                *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?
+                *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?;
             }
             ContentFraming::Chunked { open } => {
                 if std::mem::replace(open, true) {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 
 /// Limits of the memory tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_field_names, reason = "bounds are named as such everywhere")]
+#[expect(clippy::struct_field_names, reason = "bounds end in `_max` everywhere")]
 pub(crate) struct Bounds {
     pub(crate) bytes_max: u64,
     pub(crate) objects_max: u64,

@@ -1,6 +1,6 @@
 use super::{
     AGENTS_MAX, AgentLoss, Coordinator, CoordinatorAction, GREETING_NS_MAX, LEAD_NS, PINGS, SILENCE_NS_MAX,
-    STRANGERS_MAX,
+    UNAUTHENTICATED_MAX,
 };
 use crate::agent::message::{Message, PROTOCOL};
 use serde_json::json;
@@ -11,7 +11,7 @@ fn hello(name: &str) -> Message {
     Message::Hello { protocol: PROTOCOL.to_owned(), flatout: VERSION.to_owned(), name: name.to_owned(), cores: 2 }
 }
 
-/// A muster, and the time; every agent's clock is ahead of ours by its number of seconds.
+/// A coordinator, and the time; every agent's clock is ahead of this one by its number of seconds.
 struct Field {
     coordinator: Coordinator,
     now_ns: u64,
@@ -146,22 +146,22 @@ fn who_drips_bytes_and_never_greets_is_sent_away() {
 }
 
 #[test]
-fn strangers_hold_no_place_that_an_agent_wants() {
+fn unauthenticated_peers_take_no_place_from_an_agent() {
     let mut field = Field::new(2);
     let (first_agent, _) = field.join("a");
-    let strangers: Vec<usize> = (0..STRANGERS_MAX)
+    let unauthenticated: Vec<usize> = (0..UNAUTHENTICATED_MAX)
         .map(|_| {
             field.now_ns += 1;
             field.connect()
         })
         .collect();
     // Those that came first go first, and the agents stay.
-    for expected in strangers.iter().take(3) {
+    for expected in unauthenticated.iter().take(3) {
         field.now_ns += 1;
         let (_, orders) = field.coordinator.handle_connected(field.now_ns);
         assert!(orders.contains(&CoordinatorAction::Dismiss(*expected)), "{expected} {orders:?}");
     }
-    field.coordinator.handle_lost(strangers[9], AgentLoss::Closed, "");
+    field.coordinator.handle_lost(unauthenticated[9], AgentLoss::Closed, "");
     let (_, orders) = field.join("b");
     assert_eq!((orders.len(), field.coordinator.here(), first_agent), (2, 2, 0));
     assert_eq!(field.coordinator.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
@@ -221,21 +221,21 @@ fn the_silent_are_asked_and_then_lost() {
 
 #[test]
 fn what_has_no_place_there_is_the_end() {
-    let stranger = |message: Message| {
+    let unauthenticated = |message: Message| {
         let mut field = Field::new(1);
         let who = field.connect();
         field.say(who, message);
         field.coordinator.turned_away().map(|(_, loss, _)| loss).collect::<Vec<_>>()
     };
-    assert_eq!(stranger(Message::Ready {}), [AgentLoss::OutOfTurn]);
+    assert_eq!(unauthenticated(Message::Ready {}), [AgentLoss::OutOfTurn]);
     let hello = |protocol: &str, flatout: &str| Message::Hello {
         protocol: protocol.to_owned(),
         flatout: flatout.to_owned(),
         name: String::new(),
         cores: 1,
     };
-    assert_eq!(stranger(hello("flatout-agent/2", VERSION)), [AgentLoss::OtherVersion]);
-    assert_eq!(stranger(hello(PROTOCOL, "9.9.9")), [AgentLoss::OtherVersion]);
+    assert_eq!(unauthenticated(hello("flatout-agent/2", VERSION)), [AgentLoss::OtherVersion]);
+    assert_eq!(unauthenticated(hello(PROTOCOL, "9.9.9")), [AgentLoss::OtherVersion]);
 
     let mut field = Field::running();
     field.say(0, Message::Pong { nonce: 999, at_ns: 0 });

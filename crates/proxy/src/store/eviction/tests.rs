@@ -10,7 +10,7 @@ fn object(number: u64, bytes: usize) -> Arc<Object<Note>> {
     Arc::new(Object::new(key, b"", Note::default(), b""[..].into(), memory_body(&vec![0; bytes]), 0))
 }
 
-/// A ledger with room for `objects` of this size, and what it holds.
+/// An eviction queue with room for `objects` of this size, and its contents.
 struct Cache {
     eviction: EvictionQueue<Note>,
     held: Vec<Arc<Object<Note>>>,
