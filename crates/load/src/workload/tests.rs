@@ -169,7 +169,7 @@ fn named_workloads_say_what_they_need() {
         ("web96:-1", "web96:100"),
         ("web96:5,mu=2", "lambda=4"),
         ("web96:5,lambda=0", "lambda is 0"),
-        ("web96:1e300", "makes no set"),
+        ("web96:1e300", "out of range"),
         ("web99:", "web99:50"),
         ("web05:1", "no workload is called"),
     ] {

@@ -41,7 +41,7 @@ impl fmt::Display for ShapeError {
         match self {
             Self::Load(load) => write!(
                 formatter,
-                "a load of {load} is out of range: give a number above 0 that needs at most {DIRECTORIES_MAX} directories"
+                "a load of {load:?} is out of range: give a number above 0 that needs at most {DIRECTORIES_MAX} directories"
             ),
             Self::Lambda(lambda) => write!(formatter, "lambda is {lambda}; give a number above 0 and at most 100"),
         }
