@@ -182,11 +182,10 @@ fn one_output_that_cannot_be_written_costs_no_other() {
     let server = Server::start(site.path(), &[]);
     let folder = Folder::new();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // A device that is always full stands in the way of a table, and of a bundle's first file.
+    // A device that is always full is in the place of a table, and a folder in the place of a bundle's first file.
     fs::create_dir(at("tables")).unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("tables/series.csv")).unwrap();
-    fs::create_dir(at("bundle")).unwrap();
-    std::os::unix::fs::symlink("/dev/full", folder.path().join("bundle/run.json.part")).unwrap();
+    fs::create_dir_all(at("bundle/run.json")).unwrap();
     let output = flatout()
         .args(["bench", &server.url("/a.txt"), "-n", "10", "-c", "1", "--json", "/dev/full"])
         .args(["--csv", &at("tables"), "--bundle", &at("bundle"), "--html", &at("page.html"), "--hlog", &at("hlog")])
