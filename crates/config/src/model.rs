@@ -19,7 +19,7 @@ pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
 pub use process::{
-    Admin, CacheBudget, Config, LOG_MODE_DEFAULT, Listener, Log, LogField, LogFormat, LogTarget, PageOutputBudget,
+    Admin, CacheBudget, Config, LOG_FIELDS, LOG_MODE_DEFAULT, Listener, Log, LogFormat, LogTarget, PageOutputBudget,
     Protocol, Rotation, Sockets, Timeouts,
 };
 pub use proxy::{
@@ -63,6 +63,25 @@ pub struct Site {
     pub log: Option<usize>,
     /// The steps that a request passes through.
     pub block: Block,
+}
+
+impl Site {
+    /// Its steps, those of routes included, in written order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        let mut open = vec![self.block.iter()];
+        std::iter::from_fn(move || {
+            loop {
+                let Some(step) = open.last_mut()?.next() else {
+                    open.pop();
+                    continue;
+                };
+                if let StepKind::Route(route) = &step.kind {
+                    open.push(route.block.iter());
+                }
+                return Some(step);
+            }
+        })
+    }
 }
 
 /// Where a site's certificate comes from.

@@ -42,16 +42,19 @@ impl SettingWriter {
         self.raw_property(name, &quote(text))
     }
 
-    /// A setting with texts; none at all when there are none.
-    pub(crate) fn list<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
-        if texts.is_empty() {
-            return;
-        }
-        self.begin(name);
+    /// Texts.
+    pub(crate) fn texts<T: AsRef<str>>(&mut self, texts: &[T]) -> &mut Self {
         for text in texts {
             self.text(text.as_ref());
         }
-        self.end();
+        self
+    }
+
+    /// A setting with texts; none at all when there are none.
+    pub(crate) fn list<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
+        if !texts.is_empty() {
+            self.begin(name).texts(texts).end();
+        }
     }
 
     /// A setting with texts, or one that is switched off.
@@ -79,6 +82,20 @@ impl SettingWriter {
         self.depth -= 1;
         self.indent();
         self.text.push_str("}\n");
+    }
+
+    /// The setting's block, and the setting ends. A block in which nothing is written is left out.
+    pub(crate) fn block(&mut self, write: impl FnOnce(&mut Self)) {
+        let before = self.text.len();
+        self.open();
+        let within = self.text.len();
+        write(self);
+        if self.text.len() > within {
+            return self.close();
+        }
+        self.depth -= 1;
+        self.text.truncate(before);
+        self.end();
     }
 
     /// An empty line, but not as the first.

@@ -1,6 +1,6 @@
 //! Settings of the whole process.
 
-use super::{Place, Site, StoreBudget};
+use super::{Place, Site, Step, StoreBudget};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -39,6 +39,13 @@ pub struct Config {
     pub sites: Vec<Site>,
     /// Every file that was read, for messages and for watching.
     pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// The steps of all sites, those of routes included, in written order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.sites.iter().flat_map(Site::steps)
+    }
 }
 
 /// The admin socket.
@@ -173,8 +180,8 @@ pub struct Log {
     pub target: LogTarget,
     /// How a line looks.
     pub format: LogFormat,
-    /// The fields of a JSON line, in this order; empty means all.
-    pub fields: Vec<LogField>,
+    /// The fields of a JSON line, of [`LOG_FIELDS`] and in this order; empty means all.
+    pub fields: Vec<&'static str>,
     /// When a file is rotated.
     pub rotation: Rotation,
     /// The permissions of a file that is created.
@@ -207,51 +214,26 @@ pub enum LogFormat {
     Json,
 }
 
-/// A field of a JSON log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum LogField {
-    Time,
-    Client,
-    Host,
-    Method,
-    Target,
-    Version,
-    Status,
-    BodyBytes,
-    Referer,
-    UserAgent,
-    Outcome,
-    Ending,
-    DurationUs,
-    Tls,
-    Site,
-    User,
-    Cache,
-}
-
-impl LogField {
-    /// All, with their names in the configuration and in the line.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Time, "time"),
-        (Self::Client, "client"),
-        (Self::Host, "host"),
-        (Self::Method, "method"),
-        (Self::Target, "target"),
-        (Self::Version, "version"),
-        (Self::Status, "status"),
-        (Self::BodyBytes, "body_bytes"),
-        (Self::Referer, "referer"),
-        (Self::UserAgent, "user_agent"),
-        (Self::Outcome, "outcome"),
-        (Self::Ending, "ending"),
-        (Self::DurationUs, "duration_us"),
-        (Self::Tls, "tls"),
-        (Self::Site, "site"),
-        (Self::User, "user"),
-        (Self::Cache, "cache"),
-    ];
-}
+/// The fields of a JSON log line, by their names in the configuration and in the line.
+pub const LOG_FIELDS: [&str; 17] = [
+    "time",
+    "client",
+    "host",
+    "method",
+    "target",
+    "version",
+    "status",
+    "body_bytes",
+    "referer",
+    "user_agent",
+    "outcome",
+    "ending",
+    "duration_us",
+    "tls",
+    "site",
+    "user",
+    "cache",
+];
 
 /// When a log file is rotated, and how many rotated files remain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

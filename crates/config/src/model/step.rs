@@ -2,6 +2,7 @@
 
 use super::{CacheSettings, Handler, Place};
 use flatout_http::lines::FieldOp;
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -42,6 +43,32 @@ pub enum StepKind {
     Cache(Box<CacheSettings>),
     /// Answers.
     Handler(Handler),
+}
+
+impl StepKind {
+    /// The name in the configuration.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Route(_) => "route",
+            Self::Header(_) => "header",
+            Self::BasicAuth(_) => "basic-auth",
+            Self::Access(_) => "access",
+            Self::RateLimit(_) => "rate-limit",
+            Self::Cors(_) => "cors",
+            Self::EarlyHints(_) => "early-hints",
+            Self::Rewrite(_) => "rewrite",
+            Self::ErrorPage(_) => "error",
+            Self::Cache(_) => "cache",
+            Self::Handler(Handler::Files(_)) => "files",
+            Self::Handler(Handler::Redirect(_)) => "redirect",
+            Self::Handler(Handler::Respond(_)) => "respond",
+            Self::Handler(Handler::Metrics) => "metrics",
+            Self::Handler(Handler::Proxy(_)) => "proxy",
+            Self::Handler(Handler::Pages(_)) => "pages",
+            Self::Handler(Handler::Page(_)) => "page",
+            Self::Handler(Handler::Php(_)) => "php",
+        }
+    }
 }
 
 /// A block behind a condition: all matchers must hold.
@@ -123,6 +150,12 @@ impl Cidr {
             }
             _ => false,
         }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.bits)
     }
 }
 

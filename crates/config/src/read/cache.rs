@@ -1,15 +1,14 @@
 //! `cache` in a site or a route: what may be stored of the responses of origins.
 
 use super::Reader;
-use super::files::is_off;
 use super::parse::{self, show_duration};
-use super::proxy::{networks, show_networks};
-use super::setting::{Setting, lifetime, read_block, read_properties, write_block};
-use super::shape::{BlockRule, Shape, VALUES_MAX, property};
+use super::proxy::networks;
+use super::setting::{Group, List, Names, Setting, Words, lifetime, read_properties};
+use super::shape::{Shape, is_off, property};
 use super::step::token;
 use crate::code::Code;
 use crate::encode::SettingWriter;
-use crate::model::{CacheSettings, StatusField};
+use crate::model::{CacheSettings, Cidr, StatusField};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 
@@ -19,36 +18,31 @@ pub(super) const PROPERTIES: &[&str] = &["ttl", "off"];
 /// Of the setting with this name at the top level.
 const PROPERTIES_OF_TOP: &[&str] = &["memory", "entries"];
 
-const SHAPE: Shape = Shape {
-    arguments: (0, 0),
-    properties: PROPERTIES,
-    block: BlockRule::Optional,
-    example: "cache ttl=\"60s\" { stale-if-error \"1d\" }",
-};
-const QUERY: Shape = Shape {
-    arguments: (0, 0),
-    properties: &[],
-    block: BlockRule::Needed,
-    example: "query { without \"utm_*\" \"fbclid\" }, or query { only \"id\" \"page\" }",
-};
+const QUERY: Shape =
+    Shape::none("query { without \"utm_*\" \"fbclid\" }, or query { only \"id\" \"page\" }").has_block();
 const NAMES: Shape = Shape::values(1, "without \"utm_*\" \"fbclid\"");
-const TARGETED: Shape = Shape {
-    arguments: (0, VALUES_MAX),
-    properties: &["off"],
-    ..Shape::value("targeted \"CDN-Cache-Control\", or targeted off=#true")
-};
-const TAGS: Shape = Shape { example: "tags \"Surrogate-Key\" \"Cache-Tag\", or tags off=#true", ..TARGETED };
-const STATUS: Shape = Shape { example: "status \"all\", status \"10.0.0.0/8\", or status off=#true", ..TARGETED };
+const TARGETED: Shape = Shape::values(0, "targeted \"CDN-Cache-Control\", or targeted off=#true").with(&["off"]);
+const TAGS: Shape = Shape::values(0, "tags \"Surrogate-Key\" \"Cache-Tag\", or tags off=#true").with(&["off"]);
+const STATUS: Shape = Shape::values(0, "status \"all\", status \"10.0.0.0/8\", or status off=#true").with(&["off"]);
 
 const SET_COOKIES: &[(SetCookie, &str)] =
     &[(SetCookie::Refuse, "refuse"), (SetCookie::Strip, "strip"), (SetCookie::Store, "store")];
 
+const TTL: Setting<CacheSettings> = Setting::lifetime("ttl", "ttl \"60s\"", |cache| &mut cache.rules.default_ttl_s);
+
+/// A site's or a route's `cache`. `ttl` may stand as a property or in the block.
+pub(super) const CACHE: Group<CacheSettings> = Group {
+    shape: Shape::none("cache ttl=\"60s\" { stale-if-error \"1d\" }").with(PROPERTIES).may_have_block(),
+    properties: &[],
+    block: SETTINGS,
+};
+
 /// The settings of a site's or a route's `cache`.
 pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
-    Setting::lifetime("ttl", "ttl \"60s\"", |cache| &mut cache.rules.default_ttl_s),
+    TTL,
     Setting::custom(
         "heuristics",
-        Shape { properties: &["max"], ..Shape::value("heuristics #true max=\"1d\"") },
+        Shape::value("heuristics #true max=\"1d\"").with(&["max"]),
         heuristics,
         write_heuristics,
     ),
@@ -56,36 +50,37 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
         &mut cache.rules.stale_while_revalidate_s
     }),
     Setting::lifetime("stale-if-error", "stale-if-error \"1d\"", |cache| &mut cache.rules.stale_if_error_s),
-    Setting::custom(
+    Setting::value(
         "set-cookie",
-        Shape::value("set-cookie \"strip\""),
-        |reader, node, cache| {
-            cache.rules.set_cookie = reader.word(&node.arguments[0], SET_COOKIES).unwrap_or_default();
-        },
-        |writer, name, cache| {
-            let word = SET_COOKIES.iter().find(|(known, _)| *known == cache.rules.set_cookie);
-            if let Some((_, word)) = word.filter(|(known, _)| *known != SetCookie::default()) {
-                writer.begin(name).text(word).end();
-            }
-        },
+        "set-cookie \"strip\"",
+        &Words(SET_COOKIES, |cache: &mut CacheSettings| &mut cache.rules.set_cookie),
     ),
-    Setting::custom(
+    Setting::list(
         "bypass-cookies",
         Shape::values(1, "bypass-cookies \"sessionid\" \"wordpress_logged_in_*\""),
-        |reader, node, cache| cache.rules.cookies.bypass = cookies(reader, node),
-        |writer, name, cache| writer.list(name, &cache.rules.cookies.bypass),
+        &List {
+            read: |reader, values| reader.list(values, "this cookie", cookie_pattern),
+            show: String::clone,
+            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.bypass,
+        },
     ),
-    Setting::custom(
+    Setting::list(
         "ignore-cookies",
         Shape::values(1, "ignore-cookies \"_ga\" \"_ga_*\""),
-        |reader, node, cache| cache.rules.cookies.ignore = cookies(reader, node),
-        |writer, name, cache| writer.list(name, &cache.rules.cookies.ignore),
+        &List {
+            read: |reader, values| reader.list(values, "this cookie", cookie_pattern),
+            show: String::clone,
+            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.ignore,
+        },
     ),
-    Setting::custom(
+    Setting::list(
         "key-cookies",
         Shape::values(1, "key-cookies \"lang\""),
-        |reader, node, cache| cache.rules.cookies.key = cookies(reader, node),
-        |writer, name, cache| writer.list(name, &cache.rules.cookies.key),
+        &List {
+            read: |reader, values| reader.list(values, "this cookie", cookie_name),
+            show: String::clone,
+            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.key,
+        },
     ),
     Setting::custom("query", QUERY, query, write_query),
     Setting::flag("request-directives", "request-directives #false", |cache| &mut cache.rules.request_directives),
@@ -94,33 +89,24 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     Setting::size("range-fetch-max", "range-fetch-max \"16MiB\"", 0..=1 << 40, |cache| {
         &mut cache.range_fetch_bytes_max
     }),
-    Setting::custom(
-        "targeted",
-        TARGETED,
-        |reader, node, cache| cache.rules.targeted = fields(reader, node, &TARGETED),
-        |writer, name, cache| write_fields(writer, name, cache, |rules| &rules.targeted),
-    ),
-    Setting::custom(
-        "tags",
-        TAGS,
-        |reader, node, cache| cache.rules.tag_fields = fields(reader, node, &TAGS),
-        |writer, name, cache| write_fields(writer, name, cache, |rules| &rules.tag_fields),
-    ),
+    Setting::list("targeted", TARGETED, &Names(field, |cache: &mut CacheSettings| &mut cache.rules.targeted)),
+    Setting::list("tags", TAGS, &Names(field, |cache: &mut CacheSettings| &mut cache.rules.tag_fields)),
     Setting::custom(
         "status",
         STATUS,
         |reader, node, cache| cache.status_field = status(reader, node),
         |writer, name, cache| match &cache.status_field {
             StatusField::Everybody => {}
-            StatusField::Networks(allowed) => writer.list(name, &show_networks(allowed)),
+            StatusField::Networks(allowed) => {
+                writer.list(name, &allowed.iter().map(Cidr::to_string).collect::<Vec<_>>());
+            }
             StatusField::Nobody => writer.begin(name).raw_property("off", "#true").end(),
         },
     ),
-    Setting::custom(
+    Setting::list(
         "purge",
         Shape::values(1, "purge \"127.0.0.0/8\" \"::1\""),
-        |reader, node, cache| cache.purge = networks(reader, &node.arguments),
-        |writer, name, cache| writer.list(name, &show_networks(&cache.purge)),
+        &List { read: networks, show: Cidr::to_string, field: |cache: &mut CacheSettings| &mut cache.purge },
     ),
     Setting::flag("esi", "esi #true", |cache| &mut cache.esi),
     Setting::flag("early-hints", "early-hints #false", |cache| &mut cache.early_hints),
@@ -139,7 +125,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
         draft.label("at the top level: store memory=\"256MiB\" hot-objects=1000000");
         return None;
     }
-    reader.shape(node, &SHAPE);
+    reader.shape(node, &CACHE.shape);
     let mut cache = CacheSettings::default();
     let off = property(node, "off").and_then(|off| Some((off, reader.flag(&off.value)?))).filter(|(_, off)| *off);
     if let Some((off, _)) = off {
@@ -155,24 +141,17 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
         let draft = reader.report.add(Code::GivenTwice, second.span, "`ttl` is given twice");
         draft.related(first.span, "first here");
     }
-    read_block(reader, node, SETTINGS, &mut cache);
-    // `ttl` may stand as a property as well.
-    read_properties(reader, node, &SETTINGS[..1], &mut cache);
+    CACHE.read_parts(reader, node, &mut cache);
+    read_properties(reader, node, &[TTL], &mut cache);
     Some(cache)
 }
 
 pub(crate) fn write(writer: &mut SettingWriter, cache: &CacheSettings) {
-    let default = CacheSettings::default();
     writer.begin("cache");
     if !cache.rules.enabled {
         return writer.raw_property("off", "#true").end();
     }
-    if *cache == default {
-        return writer.end();
-    }
-    writer.open();
-    write_block(writer, SETTINGS, cache, &default);
-    writer.close();
+    CACHE.write(writer, cache, &CacheSettings::default());
 }
 
 fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
@@ -218,15 +197,7 @@ fn query(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
         }
         chosen = Some(child);
         reader.shape(child, &NAMES);
-        let mut names: Vec<String> = Vec::new();
-        for value in &child.arguments {
-            let Some(name) = parameter(reader, value) else { continue };
-            if names.contains(&name) {
-                reader.same_twice(value.span, "this parameter");
-            } else {
-                names.push(name);
-            }
-        }
+        let names = reader.list(&child.arguments, "this parameter", parameter);
         cache.rules.query = if child.name == "without" { QueryKey::Without(names) } else { QueryKey::Only(names) };
     }
 }
@@ -237,20 +208,7 @@ fn write_query(writer: &mut SettingWriter, name: &'static str, cache: &CacheSett
         QueryKey::Without(names) => ("without", names),
         QueryKey::Only(names) => ("only", names),
     };
-    writer.begin(name).open();
-    writer.list(kind, names);
-    writer.close();
-}
-
-fn write_fields(
-    writer: &mut SettingWriter,
-    name: &'static str,
-    cache: &CacheSettings,
-    names: fn(&Rules) -> &Vec<String>,
-) {
-    if names(&cache.rules) != names(&Rules::default()) {
-        writer.list_or_off(name, names(&cache.rules));
-    }
+    writer.begin(name).block(|writer| writer.list(kind, names));
 }
 
 /// A parameter's name as it stands in the query, perhaps with a star at its end.
@@ -266,45 +224,37 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     Some(name)
 }
 
-/// Names of cookies, each once.
-fn cookies(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let takes_star = node.name != "key-cookies";
-    for value in &node.arguments {
-        let Some(name) = reader.line(value) else { continue };
-        let plain = if takes_star { name.strip_suffix('*').unwrap_or(&name) } else { &name };
-        let is_all = takes_star && name == "*";
-        if !is_all && (plain.contains('*') || !parse::is_token(plain)) {
-            let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a cookie's name"));
-            draft.label(if takes_star { "such as \"sid\" or \"_ga_*\"" } else { "such as \"lang\", without a star" });
-        } else if names.contains(&name) {
-            reader.same_twice(value.span, "this cookie");
-        } else {
-            names.push(name);
-        }
-    }
-    names
+/// A cookie's name, perhaps with a star at its end.
+fn cookie_pattern(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    cookie(reader, value, "such as \"sid\" or \"_ga_*\"", |name| {
+        name == "*" || parse::is_token(name) && !name.strip_suffix('*').unwrap_or(name).contains('*')
+    })
 }
 
-/// Names of fields, without doubles in whatever case.
-fn fields(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    if is_off(reader, node, shape) {
-        return names;
+fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    cookie(reader, value, "such as \"lang\", without a star", |name| parse::is_token(name) && !name.contains('*'))
+}
+
+fn cookie(reader: &mut Reader<'_>, value: &Value, advice: &str, fits: fn(&str) -> bool) -> Option<String> {
+    let name = reader.line(value)?;
+    if !fits(&name) {
+        let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a cookie's name"));
+        draft.label(advice);
+        return None;
     }
-    for value in &node.arguments {
-        let Some(name) = token(reader, value) else { continue };
-        if names.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-            reader.same_twice(value.span, &format!("`{name}`"));
-        } else if name.eq_ignore_ascii_case("cache-control") {
-            // RFC 9213, section 2.2: what has no targeted field goes by Cache-Control anyway.
-            let draft = reader.report.add(Code::SameTwice, value.span, "Cache-Control is not for one cache alone");
-            draft.label("it counts in any case, when no field of these is there");
-        } else {
-            names.push(name);
-        }
+    Some(name)
+}
+
+/// The name of a field for this cache.
+fn field(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let name = token(reader, value)?;
+    if name.eq_ignore_ascii_case("cache-control") {
+        // RFC 9213, section 2.2: what has no targeted field goes by Cache-Control anyway.
+        let draft = reader.report.add(Code::SameTwice, value.span, "Cache-Control is not for one cache alone");
+        draft.label("it counts in any case, when no field of these is there");
+        return None;
     }
-    names
+    Some(name)
 }
 
 /// `"all"`, networks, or off.

@@ -1,17 +1,16 @@
 //! How things fit together: listeners, hosts, certificates.
 
 use super::Reader;
-use super::route;
 use super::site::ADDRESS_DEFAULT;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Listener, Protocol, Site};
+use crate::model::{Listener, Protocol, Site, StepKind};
 use crate::syntax::Node;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// All listeners; an address is listened on once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Listeners {
     list: Vec<(Listener, Span)>,
     known: HashMap<SocketAddr, usize>,
@@ -106,7 +105,7 @@ fn has_tls_property(node: &Node) -> bool {
 pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
     let redirects = |listener: &usize| listeners.list[*listener].0.redirect_https_port.is_some();
     let only_redirects = site.listeners.iter().all(redirects);
-    if only_redirects || site.block.iter().any(|step| route::answers_ever(&step.kind)) {
+    if only_redirects || site.steps().any(|step| matches!(step.kind, StepKind::Handler(_))) {
         return;
     }
     let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");

@@ -2,35 +2,32 @@
 
 use super::Reader;
 use super::parse::{self, show_duration};
-use super::setting::{Setting, read_block, write_block};
-use super::shape::{BlockRule, Shape, VALUES_MAX, property};
+use super::setting::{List, Setting, read_block, word_of, write_block};
+use super::shape::{Shape, property};
 use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path, show_paths};
+use crate::encode::{SettingWriter, path};
 use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use std::path::{Component, PathBuf};
 
-const SHAPE: Shape = Shape {
-    arguments: (1, 1),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "files \"/srv/www\" { listing #true }",
-};
-const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.html\"") };
-const LISTING: Shape = Shape { properties: &["entries"], ..Shape::value("listing #true") };
-const CODINGS: Shape =
-    Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("compress \"br\" \"zstd\" \"gzip\"") };
+pub(super) const SHAPE: Shape = Shape::value("files \"/srv/www\" { listing #true }").may_have_block();
+const INDEX: Shape = Shape::values(0, "index \"index.html\"").with(&["off"]);
+const CODINGS: Shape = Shape::values(0, "compress \"br\" \"zstd\" \"gzip\"").with(&["off"]);
 
 /// The settings of `files`.
 pub(super) const SETTINGS: &[Setting<Files>] = &[
-    Setting::custom("index", INDEX, index, |writer, name, files| {
-        if files.index != defaults().index {
-            writer.list_or_off(name, &files.index);
-        }
-    }),
-    Setting::custom("listing", LISTING, listing, |writer, name, files| {
+    Setting::list(
+        "index",
+        INDEX,
+        &List {
+            read: |reader, values| reader.list(values, "this name", file_name),
+            show: String::clone,
+            field: |files: &mut Files| &mut files.index,
+        },
+    ),
+    Setting::custom("listing", Shape::value("listing #true").with(&["entries"]), listing, |writer, name, files| {
         let Some(listing) = files.listing else { return };
         writer.begin(name).raw("#true");
         if listing.entries_max != LISTING_ENTRIES_DEFAULT {
@@ -39,11 +36,14 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
         writer.end();
     }),
     Setting::flag("hidden", "hidden #true", |files| &mut files.hidden),
-    Setting::custom(
+    Setting::list(
         "follow-links",
         Shape::values(1, "follow-links \"/usr/share\""),
-        follow_links,
-        |writer, name, files| writer.list(name, &show_paths(&files.follow_links)),
+        &List {
+            read: |reader, values| reader.list(values, "this folder", absolute_path),
+            show: |folder| path(folder),
+            field: |files: &mut Files| &mut files.follow_links,
+        },
     ),
     Setting::custom("try", Shape::values(1, "try \"{path}.html\" \"=404\""), tries, |writer, name, files| {
         let show = |target: &TryTarget| match target {
@@ -53,22 +53,28 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
         writer.list(name, &files.try_targets.iter().map(show).collect::<Vec<_>>());
     }),
     // It is printed as the `try` that it stands for.
-    Setting::custom("spa", Shape::value("spa \"index.html\""), spa, |_, _, _| {}),
-    Setting::custom(
+    Setting::read_only("spa", Shape::value("spa \"index.html\""), spa),
+    Setting::list(
         "compress",
         CODINGS,
-        |reader, node, files| files.compress = codings(reader, node, COMPRESS),
-        |writer, name, files| write_codings(writer, name, &files.compress, COMPRESS),
+        &List {
+            read: |reader, values| codings(reader, values, COMPRESS),
+            show: |coding| word_of(COMPRESS, coding).to_owned(),
+            field: |files: &mut Files| &mut files.compress,
+        },
     ),
-    Setting::custom(
+    Setting::list(
         "precompressed",
         CODINGS,
-        |reader, node, files| files.precompressed = codings(reader, node, ENDINGS),
-        |writer, name, files| write_codings(writer, name, &files.precompressed, ENDINGS),
+        &List {
+            read: |reader, values| codings(reader, values, ENDINGS),
+            show: |coding| word_of(ENDINGS, coding).to_owned(),
+            field: |files: &mut Files| &mut files.precompressed,
+        },
     ),
     Setting::custom(
         "digest",
-        Shape { properties: &["always"], ..Shape::value("digest #true always=#true") },
+        Shape::value("digest #true always=#true").with(&["always"]),
         digest,
         |writer, name, files| {
             if !files.digest {
@@ -84,7 +90,7 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
     Setting::flag("content-md5", "content-md5 #true", |files| &mut files.content_md5),
     Setting::custom(
         "cache-control",
-        Shape { arguments: (2, 2), ..Shape::value("cache-control \"text/html\" \"no-cache\"") },
+        Shape::value("cache-control \"text/html\" \"no-cache\"").takes(2, 2),
         cache_control,
         |writer, name, files| {
             for (kind, value) in &files.cache_control {
@@ -95,7 +101,7 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
     .repeated(),
     Setting::custom(
         "expires",
-        Shape { arguments: (2, 2), ..Shape::value("expires \"image/*\" \"30d\"") },
+        Shape::value("expires \"image/*\" \"30d\"").takes(2, 2),
         expires,
         |writer, name, files| {
             for (kind, seconds) in &files.expires {
@@ -129,7 +135,6 @@ pub(crate) fn defaults() -> Files {
 }
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
-    let complete = reader.shape(node, &SHAPE);
     let mut files = defaults();
     read_block(reader, node, SETTINGS, &mut files);
     let children = || node.children.iter().flatten();
@@ -145,22 +150,13 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     {
         reader.report.add(Code::Contradiction, pass.span, "`try` ends with a status, so nothing is passed on");
     }
-    if !complete {
-        return None;
-    }
-    files.root = reader.path(&node.arguments[0])?;
+    files.root = reader.path(node.arguments.first()?)?;
     Some(files)
 }
 
 pub(crate) fn write(writer: &mut SettingWriter, files: &Files) {
-    let default = Files { root: files.root.clone(), ..defaults() };
     writer.begin("files").text(&path(&files.root));
-    if *files == default {
-        return writer.end();
-    }
-    writer.open();
-    write_block(writer, SETTINGS, files, &default);
-    writer.close();
+    writer.block(|writer| write_block(writer, SETTINGS, files, &defaults()));
 }
 
 fn cache_control(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
@@ -179,30 +175,6 @@ fn expires(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-fn write_codings(writer: &mut SettingWriter, name: &'static str, codings: &[Coding], names: &[(Coding, &'static str)]) {
-    if codings != Coding::ALL {
-        let shown = codings.iter().filter_map(|coding| names.iter().find(|(known, _)| known == coding));
-        writer.list_or_off(name, &shown.map(|(_, name)| *name).collect::<Vec<_>>());
-    }
-}
-
-/// True if a list is switched off; it has entries or is off, and never both or neither. `shape` has been checked.
-pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
-    let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
-    match (off, node.arguments.first()) {
-        (true, Some(value)) => {
-            let message = format!("`{}` has entries and is switched off", node.name);
-            reader.report.add(Code::Contradiction, value.span, message);
-        }
-        (false, None) => {
-            let message = format!("`{}` needs a value, or off=#true", node.name);
-            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
-        }
-        _ => {}
-    }
-    off
-}
-
 /// The name of a file in a folder.
 fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
@@ -216,21 +188,6 @@ fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     Some(name)
 }
 
-fn index(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    files.index.clear();
-    if is_off(reader, node, &INDEX) {
-        return;
-    }
-    for value in &node.arguments {
-        let Some(name) = file_name(reader, value) else { continue };
-        if files.index.contains(&name) {
-            reader.same_twice(value.span, "this name");
-        } else {
-            files.index.push(name);
-        }
-    }
-}
-
 fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     let on = reader.flag(&node.arguments[0]).unwrap_or(false);
     let entries = property(node, "entries").and_then(|entries| reader.number(&entries.value, 1..=1_000_000));
@@ -238,19 +195,15 @@ fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     files.listing = on.then_some(Listing { entries_max });
 }
 
-fn follow_links(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
-    for value in &node.arguments {
-        let Some(text) = reader.line(value) else { continue };
-        let folder = PathBuf::from(&text);
-        if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
-            let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not an absolute path"));
-            draft.label("as in \"/usr/share\", without `..`: what links lead to is compared with it");
-        } else if files.follow_links.contains(&folder) {
-            reader.same_twice(value.span, "this folder");
-        } else {
-            files.follow_links.push(folder);
-        }
+fn absolute_path(reader: &mut Reader<'_>, value: &Value) -> Option<PathBuf> {
+    let text = reader.line(value)?;
+    let folder = PathBuf::from(&text);
+    if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not an absolute path"));
+        draft.label("as in \"/usr/share\", without `..`: what links lead to is compared with it");
+        return None;
     }
+    Some(folder)
 }
 
 fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
@@ -313,20 +266,8 @@ fn spa(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-fn codings(reader: &mut Reader<'_>, node: &Node, names: &[(Coding, &str)]) -> Vec<Coding> {
-    let mut codings = Vec::new();
-    if is_off(reader, node, &CODINGS) {
-        return codings;
-    }
-    for value in &node.arguments {
-        let Some(coding) = reader.word(value, names) else { continue };
-        if codings.contains(&coding) {
-            reader.same_twice(value.span, "this coding");
-        } else {
-            codings.push(coding);
-        }
-    }
-    codings
+fn codings(reader: &mut Reader<'_>, values: &[Value], names: &'static [(Coding, &'static str)]) -> Vec<Coding> {
+    reader.list(values, "this coding", |reader, value| reader.word(value, names))
 }
 
 fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {

@@ -2,42 +2,93 @@
 
 use super::Reader;
 use super::parse::{self, NetworkError};
-use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
+use super::setting::{Group, Names, Parsed, Setting, written_duration};
+use super::shape::{Shape, property};
 use super::step::{field_value, token};
 use crate::code::Code;
+use crate::encode::{SettingWriter, quote};
 use crate::model::{Access, BasicAuth, Cors, Network, RateLimit};
 use crate::syntax::{Node, Value};
 
-const RULE: Shape = Shape::values(1, "deny \"10.0.0.0/8\"");
-const ACCESS: Shape = Shape {
-    arguments: (0, 0),
+pub(super) const RULE: Shape = Shape::values(1, "deny \"10.0.0.0/8\"");
+
+/// `access`: rules in their order.
+const ACCESS: Group<Access> = Group {
+    shape: Shape::none("access { allow \"192.0.2.0/24\"; deny \"all\" }").has_block(),
     properties: &[],
-    block: BlockRule::Needed,
-    example: "access { allow \"192.0.2.0/24\"; deny \"all\" }",
+    block: &[
+        Setting::custom("allow", RULE, rules, |writer, _, access| {
+            for (allow, network) in &access.rules {
+                let network = match network {
+                    Network::All => "all".to_owned(),
+                    Network::Cidr(cidr) => cidr.to_string(),
+                };
+                writer.begin(if *allow { "allow" } else { "deny" }).text(&network).end();
+            }
+        })
+        .repeated(),
+        Setting::read_only("deny", RULE, rules).repeated(),
+    ],
 };
-const RATE: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["requests", "period", "burst"],
-    block: BlockRule::None,
-    example: "rate-limit requests=100 period=\"1s\" burst=200",
+
+const RATE_EXAMPLE: &str = "rate-limit requests=100 period=\"1s\" burst=200";
+
+const RATE: Group<RateLimit> = Group {
+    shape: Shape::none(RATE_EXAMPLE),
+    properties: &[
+        Setting::number("requests", RATE_EXAMPLE, 1..=1_000_000, |limit| &mut limit.requests),
+        Setting::duration("period", RATE_EXAMPLE, 1..=86_400_000, |limit| &mut limit.period_ms),
+        Setting::number("burst", RATE_EXAMPLE, 1..=10_000_000, |limit| &mut limit.burst),
+    ],
+    block: &[],
 };
-const AUTH: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["realm"],
-    block: BlockRule::Needed,
-    example: "basic-auth realm=\"Staff\" { user \"ann\" \"$argon2id$…\" }",
+
+const AUTH: Group<BasicAuth> = Group {
+    shape: Shape::none("basic-auth realm=\"Staff\" { user \"ann\" \"$argon2id$…\" }").has_block(),
+    properties: &[Setting::value(
+        "realm",
+        "",
+        &Parsed { read: realm, show: |realm| quote(realm), field: |auth: &mut BasicAuth| &mut auth.realm },
+    )],
+    block: &[Setting::custom(
+        "user",
+        Shape::value("user \"ann\" \"$argon2id$…\"").takes(2, 2),
+        |reader, node, auth| user(reader, &node.arguments[0], &node.arguments[1], auth),
+        |writer, name, auth| {
+            for (user, hash) in &auth.users {
+                writer.begin(name).text(user).text(hash).end();
+            }
+        },
+    )
+    .repeated()],
 };
-const USER: Shape = Shape { arguments: (2, 2), ..Shape::value("user \"ann\" \"$argon2id$…\"") };
-const CORS: Shape = Shape {
-    arguments: (1, VALUES_MAX),
-    properties: &["credentials", "max-age"],
-    block: BlockRule::Optional,
-    example: "cors \"https://example.com\" max-age=\"1h\" { methods \"GET\" \"PUT\" }",
-};
+
 const LIST: Shape = Shape::values(1, "methods \"GET\" \"PUT\"");
 
+const CORS: Group<Cors> = Group {
+    shape: Shape::values(1, "cors \"https://example.com\" max-age=\"1h\" { methods \"GET\" \"PUT\" }").may_have_block(),
+    properties: &[
+        Setting::flag("credentials", "", |cors| &mut cors.credentials),
+        Setting::value(
+            "max-age",
+            "",
+            &Parsed {
+                read: |reader, value| {
+                    reader.duration(value, 0..=86_400_000).map(|age_ms| Some((age_ms / 1_000) as u32))
+                },
+                show: |age_s| written_duration(u64::from(age_s.unwrap_or_default()) * 1_000),
+                field: |cors: &mut Cors| &mut cors.max_age_s,
+            },
+        ),
+    ],
+    block: &[
+        Setting::list("methods", LIST, &Names(method, |cors: &mut Cors| &mut cors.methods)),
+        Setting::list("headers", LIST, &Names(token, |cors: &mut Cors| &mut cors.headers)),
+        Setting::list("expose", LIST, &Names(token, |cors: &mut Cors| &mut cors.expose)),
+    ],
+};
+
 pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
-    reader.shape(node, &RULE);
     let allow = node.name == "allow";
     for value in &node.arguments {
         let Some(network) = network(reader, value) else { continue };
@@ -73,49 +124,52 @@ pub(super) fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network>
 }
 
 pub(super) fn access(reader: &mut Reader<'_>, node: &Node) -> Access {
-    reader.shape(node, &ACCESS);
     let mut access = Access { rules: Vec::new() };
-    for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "allow" | "deny" => rules(reader, child, &mut access),
-            _ => reader.unknown(child, &["allow", "deny"]),
-        }
-    }
+    ACCESS.read(reader, node, &mut access);
     access
 }
 
+pub(crate) fn write_access(writer: &mut SettingWriter, access: &Access) {
+    ACCESS.write(writer.begin("access"), access, &Access { rules: Vec::new() });
+}
+
+/// Without `burst`, a period's requests may come at once.
+const RATE_DEFAULT: RateLimit = RateLimit { requests: 0, period_ms: 1_000, burst: 0 };
+
 pub(super) fn rate_limit(reader: &mut Reader<'_>, node: &Node) -> Option<RateLimit> {
-    reader.shape(node, &RATE);
-    let requests = reader.needed(node, "requests", &RATE);
-    let requests = requests.and_then(|requests| reader.number(&requests.value, 1..=1_000_000));
-    let period = property(node, "period").map_or(Some(1_000), |period| reader.duration(&period.value, 1..=86_400_000));
-    let burst = property(node, "burst").map_or(requests, |burst| reader.number(&burst.value, 1..=10_000_000));
-    Some(RateLimit { requests: requests? as u32, period_ms: period?, burst: burst? as u32 })
+    let mut limit = RATE_DEFAULT;
+    RATE.read(reader, node, &mut limit);
+    reader.needed(node, "requests", &RATE.shape)?;
+    if property(node, "burst").is_none() {
+        limit.burst = limit.requests;
+    }
+    // A number that could not be read is 0.
+    (limit.requests > 0 && limit.burst > 0).then_some(limit)
+}
+
+pub(crate) fn write_rate_limit(writer: &mut SettingWriter, limit: &RateLimit) {
+    // The period is always printed.
+    RATE.write(writer.begin("rate-limit"), limit, &RateLimit { period_ms: 0, ..RATE_DEFAULT });
 }
 
 pub(super) fn basic_auth(reader: &mut Reader<'_>, node: &Node) -> BasicAuth {
-    reader.shape(node, &AUTH);
-    let realm = property(node, "realm").and_then(|realm| {
-        let text = field_value(reader, &realm.value)?;
-        // The realm is a quoted string (RFC 9110, section 11.5), and escapes in it are not understood everywhere.
-        if text.contains(['"', '\\']) {
-            reader.report.add(Code::TextBad, realm.value.span, "a realm holds no quotes and no backslashes");
-            return None;
-        }
-        Some(text)
-    });
-    let mut auth = BasicAuth { realm: realm.unwrap_or_else(|| "Restricted".into()), users: Vec::new() };
-    for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "user" => {
-                if reader.shape(child, &USER) {
-                    user(reader, &child.arguments[0], &child.arguments[1], &mut auth);
-                }
-            }
-            _ => reader.unknown(child, &["user"]),
-        }
-    }
+    let mut auth = BasicAuth { realm: "Restricted".into(), users: Vec::new() };
+    AUTH.read(reader, node, &mut auth);
     auth
+}
+
+pub(crate) fn write_basic_auth(writer: &mut SettingWriter, auth: &BasicAuth) {
+    AUTH.write(writer.begin("basic-auth"), auth, &BasicAuth { realm: String::new(), users: Vec::new() });
+}
+
+fn realm(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let text = field_value(reader, value)?;
+    // The realm is a quoted string (RFC 9110, section 11.5), and escapes in it are not understood everywhere.
+    if text.contains(['"', '\\']) {
+        reader.report.add(Code::TextBad, value.span, "a realm holds no quotes and no backslashes");
+        return None;
+    }
+    Some(text)
 }
 
 fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAuth) {
@@ -146,58 +200,33 @@ fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAut
 }
 
 pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
-    reader.shape(node, &CORS);
     let mut cors = Cors::default();
-    for value in &node.arguments {
-        let Some(origin) = reader.line(value) else { continue };
+    CORS.read(reader, node, &mut cors);
+    cors.origins = reader.list(&node.arguments, "this origin", |reader, value| {
+        let origin = reader.line(value)?;
         if origin != "*" && !parse::is_origin(&origin) {
             let draft = reader.report.add(Code::OriginBad, value.span, format!("`{origin}` is not a valid origin"));
             draft.label("as in \"https://example.com\", in lower case and without a path; or \"*\"");
-        } else if cors.origins.contains(&origin) {
-            reader.same_twice(value.span, "this origin");
-        } else {
-            cors.origins.push(origin);
+            return None;
         }
-    }
-    let credentials = property(node, "credentials");
-    cors.credentials = credentials.and_then(|flag| reader.flag(&flag.value)).unwrap_or(false);
-    if let (Some(property), true) = (credentials, cors.credentials && cors.origins.iter().any(|origin| origin == "*")) {
+        Some(origin)
+    });
+    if let (Some(property), true) =
+        (property(node, "credentials"), cors.credentials && cors.origins.iter().any(|origin| origin == "*"))
+    {
         let draft =
             reader.report.add(Code::Contradiction, property.span, "no browser takes credentials for all origins");
         draft.note("name the origins: with \"*\" every page in the world could read what the visitor may read");
-    }
-    let max_age = property(node, "max-age").and_then(|age| reader.duration(&age.value, 0..=86_400_000));
-    cors.max_age_s = max_age.map(|age_ms| (age_ms / 1_000) as u32);
-    let mut seen = SeenSettings::default();
-    for child in node.children.iter().flatten() {
-        let list = match child.name.as_str() {
-            "methods" => &mut cors.methods,
-            "headers" => &mut cors.headers,
-            "expose" => &mut cors.expose,
-            _ => {
-                reader.unknown(child, &["methods", "headers", "expose"]);
-                continue;
-            }
-        };
-        if !reader.first(&mut seen, child) {
-            continue;
-        }
-        reader.shape(child, &LIST);
-        for value in &child.arguments {
-            let entry = if child.name == "methods" { method(reader, value) } else { token(reader, value) };
-            let Some(entry) = entry else { continue };
-            if list.iter().any(|known| known.eq_ignore_ascii_case(&entry)) {
-                reader.same_twice(value.span, &format!("`{entry}`"));
-            } else {
-                list.push(entry);
-            }
-        }
     }
     if cors.methods.is_empty() {
         // What needs no preflight by the Fetch standard.
         cors.methods = ["GET", "HEAD", "POST"].map(String::from).to_vec();
     }
     cors
+}
+
+pub(crate) fn write_cors(writer: &mut SettingWriter, cors: &Cors) {
+    CORS.write(writer.begin("cors").texts(&cors.origins), cors, &Cors::default());
 }
 
 /// A method in capitals.

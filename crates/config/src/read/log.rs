@@ -1,28 +1,63 @@
 //! Logs: the default one, named ones, and those of single sites.
 
 use super::Reader;
-use super::shape::{BlockRule, SeenSettings, Shape, property};
+use super::parse::show_duration;
+use super::setting::{Group, Inner, List, Parsed, Setting, Words, word_of};
+use super::shape::{Shape, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{LOG_MODE_DEFAULT, Log, LogField, LogFormat, LogTarget, Rotation};
+use crate::encode::{SettingWriter, path, quote};
+use crate::model::{LOG_FIELDS, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation};
 use crate::syntax::{Node, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-const SHAPE: Shape = Shape {
-    arguments: (0, 1),
-    properties: &["name", "format", "path", "off"],
-    block: BlockRule::Optional,
-    example: "log \"access.log\" format=\"json\"",
-};
-const FIELDS: Shape = Shape::values(1, "fields \"time\" \"client\" \"status\"");
-const ROTATE: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["size", "age", "keep"],
-    block: BlockRule::None,
-    example: "rotate size=\"100MiB\" age=\"1d\" keep=7",
+/// `log`. Its target, format and name are the readers' own.
+pub(super) const LOG: Group<Log> = Group {
+    shape: Shape::none("log \"access.log\" format=\"json\"")
+        .takes(0, 1)
+        .with(&["name", "format", "path", "off"])
+        .may_have_block(),
+    properties: &[],
+    block: &[
+        Setting::list(
+            "fields",
+            Shape::values(1, "fields \"time\" \"client\" \"status\""),
+            &List {
+                read: |reader, values| {
+                    let words = LOG_FIELDS.map(|name| (name, name));
+                    reader.list(values, "this field", |reader, value| reader.word(value, &words))
+                },
+                show: |field| (*field).to_owned(),
+                field: |log: &mut Log| &mut log.fields,
+            },
+        ),
+        Setting::group("rotate", &Inner(&ROTATE, |log: &mut Log| &mut log.rotation)),
+        Setting::value("mode", "mode \"0644\"", &Words(MODES, |log: &mut Log| &mut log.mode)),
+    ],
 };
 
-const MODE: Shape = Shape::value("mode \"0644\"");
+const ROTATE_EXAMPLE: &str = "rotate size=\"100MiB\" age=\"1d\" keep=7";
+
+/// Smaller than 4 KiB, or younger than a minute: a mistake that would fill a folder with files.
+const ROTATE: Group<Rotation> = Group {
+    shape: Shape::none(ROTATE_EXAMPLE),
+    properties: &[
+        Setting::size("size", "", 4096..=1 << 40, |rotation| &mut rotation.bytes_max),
+        Setting::value(
+            "age",
+            "",
+            &Parsed {
+                read: |reader, value| {
+                    Some(reader.duration(value, 60_000..=366 * 86_400_000).map(|age_ms| age_ms / 1_000))
+                },
+                show: |age_s| quote(&show_duration(age_s.unwrap_or_default().saturating_mul(1_000))),
+                field: |rotation: &mut Rotation| &mut rotation.age_max_s,
+            },
+        ),
+        Setting::number("keep", "", 0..=10_000, |rotation| &mut rotation.keep),
+    ],
+    block: &[],
+};
 
 /// The permissions that a log file may have.
 const MODES: &[(u32, &str)] = &[(0o600, "0600"), (0o640, "0640"), (0o644, "0644")];
@@ -30,16 +65,11 @@ const MODES: &[(u32, &str)] = &[(0o600, "0600"), (0o640, "0640"), (0o644, "0644"
 const FORMATS: &[(LogFormat, &str)] =
     &[(LogFormat::Combined, "combined"), (LogFormat::Short, "short"), (LogFormat::Json, "json")];
 
-/// The word for a format.
-pub(crate) fn format_name(format: LogFormat) -> &'static str {
-    FORMATS.iter().find(|(known, _)| *known == format).map_or("", |(_, name)| name)
-}
-
 /// Where the system's log listens, everywhere.
 const SYSLOG: &str = "/dev/log";
 
 /// All logs, and which of them has which name.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Logs {
     list: Vec<(Log, Span)>,
     named: Vec<(String, usize, Span)>,
@@ -59,7 +89,7 @@ impl Logs {
 
     /// At the top level: the default, or one with a name for sites to choose.
     pub(super) fn top(&mut self, reader: &mut Reader<'_>, node: &Node) {
-        reader.shape(node, &SHAPE);
+        reader.shape(node, &LOG.shape);
         let name = property(node, "name");
         if is_off(reader, node) == Some(true) {
             return self.set_default(reader, None, node.span);
@@ -96,7 +126,7 @@ impl Logs {
 
     /// In a site: one of its own, one by name, or none.
     pub(super) fn site(&mut self, reader: &mut Reader<'_>, node: &Node) -> Option<usize> {
-        reader.shape(node, &SHAPE);
+        reader.shape(node, &LOG.shape);
         if is_off(reader, node) == Some(true) {
             return None;
         }
@@ -190,73 +220,65 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
     }
     let format =
         property(node, "format").map_or(Some(LogFormat::default()), |format| reader.word(&format.value, FORMATS));
-    let mut log = Log {
-        place: reader.place(node.span),
-        target,
-        format: format.unwrap_or_default(),
-        fields: Vec::new(),
-        rotation: Rotation::default(),
-        mode: LOG_MODE_DEFAULT,
-    };
-    let mut seen = SeenSettings::default();
+    let mut log = Log { format: format.unwrap_or_default(), ..plain(reader.place(node.span), target) };
+    LOG.read_parts(reader, node, &mut log);
     for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "fields" | "rotate" | "mode" if !reader.first(&mut seen, child) => {}
-            "fields" => {
-                fields(reader, child, &mut log);
+        match (child.name.as_str(), &log.target) {
+            ("fields", _) => {
                 if let Some(format) = format.filter(|format| *format != LogFormat::Json) {
-                    let draft = reader.report.add(
-                        Code::Contradiction,
-                        child.span,
-                        format!("the {} format has its own fields", format_name(format)),
-                    );
+                    let message = format!("the {} format has its own fields", word_of(FORMATS, &format));
+                    let draft = reader.report.add(Code::Contradiction, child.span, message);
                     draft.label("fields can be chosen with format=\"json\"");
                 }
             }
-            "rotate" => {
-                rotate(reader, child, &mut log.rotation);
-                if !matches!(log.target, LogTarget::File(_)) {
+            ("rotate", target) => {
+                if property(child, "size").is_none() && property(child, "age").is_none() {
+                    let message = "`rotate` needs size, age, or both";
+                    let draft = reader.report.add(Code::PropertyMissing, child.span, message);
+                    draft.note(format!("as in: {ROTATE_EXAMPLE}"));
+                }
+                if !matches!(target, LogTarget::File(_)) {
                     reader.report.add(Code::Contradiction, child.span, "only files can be rotated");
                 }
             }
-            "mode" => {
-                if reader.shape(child, &MODE)
-                    && let Some(mode) = reader.word(&child.arguments[0], MODES)
-                {
-                    log.mode = mode;
-                }
-                if !matches!(log.target, LogTarget::File(_)) {
-                    reader.report.add(Code::Contradiction, child.span, "only files have permissions");
-                }
+            ("mode", LogTarget::Stdout | LogTarget::Syslog(_)) => {
+                reader.report.add(Code::Contradiction, child.span, "only files have permissions");
             }
-            _ => reader.unknown(child, &["fields", "rotate", "mode"]),
+            _ => {}
         }
     }
     Some(log)
 }
 
-fn fields(reader: &mut Reader<'_>, node: &Node, log: &mut Log) {
-    reader.shape(node, &FIELDS);
-    for value in &node.arguments {
-        let Some(field) = reader.word::<LogField>(value, LogField::ALL) else { continue };
-        if log.fields.contains(&field) {
-            reader.same_twice(value.span, "this field");
-        } else {
-            log.fields.push(field);
-        }
+/// A log in which nothing but the target is set.
+fn plain(place: Place, target: LogTarget) -> Log {
+    Log {
+        place,
+        target,
+        format: LogFormat::default(),
+        fields: Vec::new(),
+        rotation: Rotation::default(),
+        mode: LOG_MODE_DEFAULT,
     }
 }
 
-fn rotate(reader: &mut Reader<'_>, node: &Node, rotation: &mut Rotation) {
-    reader.shape(node, &ROTATE);
-    if property(node, "size").is_none() && property(node, "age").is_none() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`rotate` needs size, age, or both");
-        draft.note(format!("as in: {}", ROTATE.example));
+/// Prints a log, under a name by which sites choose it.
+pub(crate) fn write(writer: &mut SettingWriter, name: &str, log: &Log) {
+    writer.begin("log");
+    match &log.target {
+        LogTarget::Stdout => writer.text("stdout"),
+        LogTarget::Syslog(socket) => writer.text("syslog").property("path", &path(socket)),
+        LogTarget::File(file) => writer.text(&target_path(file)),
+    };
+    writer.property("name", name);
+    if log.format != LogFormat::default() {
+        writer.property("format", word_of(FORMATS, &log.format));
     }
-    // Smaller than 4 KiB, or younger than a minute: a mistake that would fill a folder with files.
-    let size = property(node, "size").and_then(|size| reader.size(&size.value, 4096..=1 << 40));
-    let age = property(node, "age").and_then(|age| reader.duration(&age.value, 60_000..=366 * 86_400_000));
-    let keep = property(node, "keep").and_then(|keep| reader.number(&keep.value, 0..=10_000));
-    *rotation =
-        Rotation { bytes_max: size, age_max_s: age.map(|age_ms| age_ms / 1_000), keep: keep.unwrap_or(0) as u32 };
+    LOG.write(writer, log, &plain(Place::default(), log.target.clone()));
+}
+
+/// A log's file whose name would be taken for one of the other targets is written as a path.
+fn target_path(file: &Path) -> String {
+    let text = path(file);
+    if matches!(text.as_str(), "stdout" | "syslog" | "-") { format!("./{text}") } else { text }
 }

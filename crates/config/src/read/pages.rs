@@ -2,35 +2,42 @@
 
 use super::Reader;
 use super::origin::show_origin;
-use super::proxy::{TRUST, networks, read_origin, show_networks};
-use super::setting::{Setting, read_block, read_properties, write_block, write_properties};
-use super::shape::{BlockRule, Shape, property};
+use super::proxy::{TRUST, networks, read_origin};
+use super::setting::{Group, List, Setting, Words, read_block, write_block};
+use super::shape::Shape;
 use crate::code::Code;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Database, PageSettings, Pages};
+use crate::model::{Cidr, Database, PageSettings, Pages};
 use crate::syntax::Node;
 
 /// Upstreams of one step: each has connections of its own in every worker.
 const UPSTREAMS_MAX: usize = 100;
 
-const PAGES: Shape = Shape {
-    arguments: (1, 1),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "pages \"./site\" { database \"./data/site.db\" }",
+pub(super) const PAGES: Shape = Shape::value("pages \"./site\" { database \"./data/site.db\" }").may_have_block();
+pub(super) const PAGE: Shape = Shape::value("page \"./scripts/hello.luau\"").may_have_block();
+const UPSTREAM: Shape = Shape::value("upstream \"api\" \"http://127.0.0.1:3000\"").takes(2, 2);
+
+/// `database`, without its path.
+const DATABASE: Group<Database> = Group {
+    shape: Shape::value("database \"./data/site.db\" migrations=\"./migrations\""),
+    properties: &[
+        Setting::path("migrations", "", |database| &mut database.migrations),
+        Setting::number("readers", "", 1..=64, |database| &mut database.readers),
+        Setting::duration("statement-timeout", "", 10..=3_600_000, |database| &mut database.statement_ms_max),
+        Setting::value(
+            "synchronous",
+            "",
+            &Words(&[(false, "normal"), (true, "full")], |database: &mut Database| &mut database.syncs_commits),
+        ),
+    ],
+    block: &[],
 };
-const PAGE: Shape = Shape { example: "page \"./scripts/hello.luau\"", ..PAGES };
-const DATABASE: Shape = Shape {
-    properties: &["migrations", "readers", "statement-timeout", "synchronous"],
-    ..Shape::value("database \"./data/site.db\" migrations=\"./migrations\"")
-};
-const UPSTREAM: Shape = Shape { arguments: (2, 2), ..Shape::value("upstream \"api\" \"http://127.0.0.1:3000\"") };
 
 /// The settings of `pages` and of `page`.
 pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
     Setting::custom(
         "dev",
-        Shape { arguments: (0, 1), ..Shape::value("dev") },
+        Shape::none("dev").takes(0, 1),
         |reader, node, settings| {
             settings.dev = node.arguments.first().is_none_or(|value| reader.flag(value).unwrap_or(false));
         },
@@ -52,14 +59,10 @@ pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
         &mut settings.upload_bytes_max
     }),
     Setting::size("form-limit", "form-limit \"1MiB\"", 1 << 10..=64 << 20, |settings| &mut settings.form_bytes_max),
-    Setting::custom("database", DATABASE, database, |writer, name, settings| {
-        let Some(database) = &settings.database else { return };
-        writer.begin(name).text(&path(&database.path));
-        write_properties(writer, DATABASE_PROPERTIES, database, &Database::default());
-        if database.syncs_commits {
-            writer.property("synchronous", "full");
+    Setting::custom("database", Shape::any(), database, |writer, name, settings| {
+        if let Some(database) = &settings.database {
+            DATABASE.write(writer.begin(name).text(&path(&database.path)), database, &Database::default());
         }
-        writer.end();
     }),
     Setting::path("secret", "secret \"./data/secret\"", |settings| &mut settings.secret),
     Setting::custom("upstream", UPSTREAM, upstream, |writer, name, settings| {
@@ -68,27 +71,16 @@ pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
         }
     })
     .repeated(),
-    Setting::custom(
+    Setting::list(
         "trust",
         TRUST,
-        |reader, node, settings| settings.trusted = networks(reader, &node.arguments),
-        |writer, name, settings| writer.list(name, &show_networks(&settings.trusted)),
+        &List { read: networks, show: Cidr::to_string, field: |settings: &mut PageSettings| &mut settings.trusted },
     ),
     Setting::duration("recheck", "recheck \"1s\"", 0..=86_400_000, |settings| &mut settings.recheck_ms),
 ];
 
-const DATABASE_PROPERTIES: &[Setting<Database>] = &[
-    Setting::path("migrations", DATABASE.example, |database| &mut database.migrations),
-    Setting::number("readers", DATABASE.example, 1..=64, |database| &mut database.readers),
-    Setting::duration("statement-timeout", DATABASE.example, 10..=3_600_000, |database| &mut database.statement_ms_max),
-];
-
-pub(super) fn folder(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
-    read(reader, node, &PAGES)
-}
-
 pub(super) fn page(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
-    let page = read(reader, node, &PAGE)?;
+    let page = read(reader, node)?;
     let ending = page.path.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("lhtml" | "luau")) {
         let draft = reader.report.add(Code::TextBad, node.arguments[0].span, "this is neither a page nor a script");
@@ -98,8 +90,7 @@ pub(super) fn page(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
     Some(page)
 }
 
-fn read(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<Pages> {
-    let complete = reader.shape(node, shape);
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
     let mut settings = PageSettings::default();
     read_block(reader, node, SETTINGS, &mut settings);
     let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
@@ -110,30 +101,19 @@ fn read(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> Option<Pages> {
         let draft = reader.report.add(Code::Contradiction, slice.span, message);
         draft.note("`cpu-slice` is how long a page runs before others have their turn, `cpu-limit` how long in all");
     }
-    if !complete {
-        return None;
-    }
-    Some(Pages { path: reader.path(&node.arguments[0])?, settings })
+    Some(Pages { path: reader.path(node.arguments.first()?)?, settings })
 }
 
 pub(crate) fn write(writer: &mut SettingWriter, name: &str, pages: &Pages) {
-    let default = PageSettings::default();
     writer.begin(name).text(&path(&pages.path));
-    if pages.settings == default {
-        return writer.end();
-    }
-    writer.open();
-    write_block(writer, SETTINGS, &pages.settings, &default);
-    writer.close();
+    writer.block(|writer| write_block(writer, SETTINGS, &pages.settings, &PageSettings::default()));
 }
 
 fn database(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
     let mut database = Database::default();
-    read_properties(reader, node, DATABASE_PROPERTIES, &mut database);
-    let words = [(false, "normal"), (true, "full")];
-    let synchronous = property(node, "synchronous").and_then(|word| reader.word(&word.value, &words));
-    database.syncs_commits = synchronous.unwrap_or_default();
-    settings.database = reader.path(&node.arguments[0]).map(|path| Database { path, ..database });
+    DATABASE.read(reader, node, &mut database);
+    let path = node.arguments.first().and_then(|path| reader.path(path));
+    settings.database = path.map(|path| Database { path, ..database });
 }
 
 fn upstream(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {

@@ -1,16 +1,15 @@
 //! The handler of scripts: where they are run, which they are, and what they may do.
 
 use super::Reader;
-use super::files::is_off;
 use super::parse::{digits, host_fault};
 use super::pool;
-use super::proxy::{TRUST, networks, show_networks};
-use super::setting::{Setting, read_block, write_block};
-use super::shape::{BlockRule, Shape, VALUES_MAX};
+use super::proxy::{TRUST, networks};
+use super::setting::{Inner, List, Parsed, Setting, read_block, write_block};
+use super::shape::Shape;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path, show_paths};
-use crate::model::{Handler, Php, PhpAddress, Step, StepKind};
+use crate::encode::{SettingWriter, path, quote};
+use crate::model::{Cidr, Handler, Php, PhpAddress, Site, Step, StepKind};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -21,13 +20,10 @@ const BYTES_MAX: u64 = 1 << 40;
 /// Content without a length is kept in memory that has no name in any folder.
 const SPOOL_BYTES_MAX: u64 = 1 << 30;
 
-const SHAPE: Shape = Shape {
-    arguments: (1, 1),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "php \"unix:/run/php/php-fpm.sock\", or php \"tcp:127.0.0.1:9000\" { root \"/srv/www\" }",
-};
-const INDEX: Shape = Shape { arguments: (0, VALUES_MAX), properties: &["off"], ..Shape::value("index \"index.php\"") };
+pub(super) const SHAPE: Shape =
+    Shape::value("php \"unix:/run/php/php-fpm.sock\", or php \"tcp:127.0.0.1:9000\" { root \"/srv/www\" }")
+        .may_have_block();
+const INDEX: Shape = Shape::values(0, "index \"index.php\"").with(&["off"]);
 
 /// How an application server is written, for those who wrote it otherwise.
 const FORM: &str = "as in \"unix:/run/php/php-fpm.sock\" or \"tcp:127.0.0.1:9000\"";
@@ -41,72 +37,57 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         |writer, name, php| writer.begin(name).text(&path(&php.root)).end(),
     ),
     Setting::path("script-root", "script-root \"/srv/www\"", |php| &mut php.script_root),
-    Setting::custom(
+    Setting::list(
         "index",
         INDEX,
-        |reader, node, php| {
-            let off = is_off(reader, node, &INDEX);
-            php.index = if off { Vec::new() } else { names(reader, &node.arguments) };
-        },
-        |writer, name, php| {
-            if php.index != Php::default().index {
-                writer.list_or_off(name, &php.index);
-            }
+        &List {
+            read: |reader, values| reader.list(values, "this name", script_name),
+            show: String::clone,
+            field: |php: &mut Php| &mut php.index,
         },
     ),
-    Setting::custom(
+    Setting::list(
         "split",
         Shape::values(1, "split \".php\""),
-        |reader, node, php| php.split = suffixes(reader, &node.arguments),
-        |writer, name, php| {
-            if php.split != Php::default().split {
-                writer.list(name, &php.split);
-            }
-        },
+        &List { read: suffixes, show: String::clone, field: |php: &mut Php| &mut php.split },
     ),
-    Setting::custom(
+    Setting::value(
         "front-controller",
-        Shape::value("front-controller \"/index.php\""),
-        |reader, node, php| php.front_controller = script(reader, &node.arguments[0]),
-        |writer, name, php| {
-            if let Some(controller) = &php.front_controller {
-                writer.begin(name).text(&format!("/{controller}")).end();
-            }
+        "front-controller \"/index.php\"",
+        &Parsed {
+            read: |reader, value| script(reader, value).map(Some),
+            show: |script| quote(&format!("/{}", script.as_deref().unwrap_or_default())),
+            field: |php: &mut Php| &mut php.front_controller,
         },
     ),
-    Setting::custom(
-        "env",
-        Shape { arguments: (2, 2), ..Shape::value("env \"APP_ENV\" \"production\"") },
-        env,
-        |writer, name, php| {
-            for (variable, value) in &php.env {
-                writer.begin(name).text(variable).text(value).end();
-            }
-        },
-    )
+    Setting::custom("env", Shape::value("env \"APP_ENV\" \"production\"").takes(2, 2), env, |writer, name, php| {
+        for (variable, value) in &php.env {
+            writer.begin(name).text(variable).text(value).end();
+        }
+    })
     .repeated(),
-    Setting::custom(
+    Setting::list(
         "trust",
         TRUST,
-        |reader, node, php| php.trusted = networks(reader, &node.arguments),
-        |writer, name, php| writer.list(name, &show_networks(&php.trusted)),
+        &List { read: networks, show: Cidr::to_string, field: |php: &mut Php| &mut php.trusted },
     ),
-    Setting::custom(
-        "timeouts",
-        pool::TIMEOUTS,
-        |reader, node, php| read_block(reader, node, pool::TIMEOUT_SETTINGS, &mut php.timeouts),
-        |writer, name, php| pool::write_timeouts(writer, name, &php.timeouts),
-    ),
+    Setting::group("timeouts", &Inner(&pool::TIMEOUTS, |php: &mut Php| &mut php.timeouts)),
     Setting::number("idle-connections", "idle-connections 8", 0..=65_535, |php| &mut php.idle_connections_max),
     Setting::number("connections", "connections 1024", 1..=1_000_000, |php| &mut php.connections_max),
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
     Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
-    Setting::custom("sendfile", Shape::values(1, "sendfile \"/srv/private\""), sendfile, |writer, name, php| {
-        writer.list(name, &show_paths(&php.sendfile));
-    }),
+    Setting::list(
+        "sendfile",
+        Shape::values(1, "sendfile \"/srv/private\""),
+        &List {
+            read: |reader, values| reader.list(values, "this folder", Reader::path),
+            show: |folder| path(folder),
+            field: |php: &mut Php| &mut php.sendfile,
+        },
+    ),
     Setting::custom(
         "accel",
-        Shape { arguments: (2, 2), ..Shape::value("accel \"/protected/\" \"/srv/private\"") },
+        Shape::value("accel \"/protected/\" \"/srv/private\"").takes(2, 2),
         accel,
         |writer, name, php| {
             for (prefix, folder) in &php.accel {
@@ -118,7 +99,6 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
 ];
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
-    let complete = reader.shape(node, &SHAPE);
     let mut php = Php::default();
     read_block(reader, node, SETTINGS, &mut php);
     if let Some(controller) = &php.front_controller
@@ -130,26 +110,18 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
             .add(Code::Contradiction, child.span, "the front controller's name is not a script's")
             .label(format!("scripts end with {}", php.split.join(" or ")));
     }
-    if !complete {
-        return None;
-    }
-    php.address = address(reader, &node.arguments[0])?;
+    php.address = address(reader, node.arguments.first()?)?;
     Some(php)
 }
 
 /// Gives those `php` steps of a site a root that have none: that of its first `files` step, or the folder that the site's
 /// file stands in.
-pub(super) fn settle_roots(reader: &Reader<'_>, site: Span, block: &mut [Step]) {
-    let root = first_files(block).map_or_else(|| reader.resolve(site, "."), Path::to_owned);
-    fill_roots(block, &root);
-}
-
-fn first_files(block: &[Step]) -> Option<&Path> {
-    block.iter().find_map(|step| match &step.kind {
-        StepKind::Handler(Handler::Files(files)) => Some(files.root.as_path()),
-        StepKind::Route(route) => first_files(&route.block),
+pub(super) fn settle_roots(reader: &Reader<'_>, span: Span, site: &mut Site) {
+    let root = site.steps().find_map(|step| match &step.kind {
+        StepKind::Handler(Handler::Files(files)) => Some(files.root.clone()),
         _ => None,
-    })
+    });
+    fill_roots(&mut site.block, &root.unwrap_or_else(|| reader.resolve(span, ".")));
 }
 
 fn fill_roots(block: &mut [Step], root: &Path) {
@@ -205,9 +177,8 @@ pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
 }
 
 pub(crate) fn write(writer: &mut SettingWriter, php: &Php) {
-    writer.begin("php").text(&show_address(&php.address)).open();
-    write_block(writer, SETTINGS, php, &Php::default());
-    writer.close();
+    writer.begin("php").text(&show_address(&php.address));
+    writer.block(|writer| write_block(writer, SETTINGS, php, &Php::default()));
 }
 
 fn show_address(address: &PhpAddress) -> String {
@@ -218,51 +189,32 @@ fn show_address(address: &PhpAddress) -> String {
     }
 }
 
-fn sendfile(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
-    for value in &node.arguments {
-        match reader.path(value) {
-            Some(folder) if php.sendfile.contains(&folder) => reader.same_twice(value.span, "this folder"),
-            Some(folder) => php.sendfile.push(folder),
-            None => {}
-        }
+/// The name of a file in a folder.
+fn script_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let name = reader.line(value)?;
+    if name.contains('/') || name.starts_with('.') {
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"));
+        draft.label("a name without slashes, as in \"index.php\"");
+        return None;
     }
-}
-
-/// Names of files in a folder.
-fn names(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
-    let mut list: Vec<String> = Vec::new();
-    for value in values {
-        let Some(name) = reader.line(value) else { continue };
-        if name.contains('/') || name.starts_with('.') {
-            let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"));
-            draft.label("a name without slashes, as in \"index.php\"");
-        } else if list.contains(&name) {
-            reader.same_twice(value.span, "this name");
-        } else {
-            list.push(name);
-        }
-    }
-    list
+    Some(name)
 }
 
 /// Endings of scripts' names.
 fn suffixes(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
-    let mut list: Vec<String> = Vec::new();
-    for value in values {
-        let Some(suffix) = reader.line(value) else { continue };
+    let list = reader.list(values, "this ending", |reader, value| {
+        let suffix = reader.line(value)?;
         let is_ending = suffix.strip_prefix('.').is_some_and(|rest| {
             !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
         });
         if !is_ending {
-            let draft =
-                reader.report.add(Code::TextBad, value.span, format!("`{suffix}` is not a valid file name ending"));
+            let message = format!("`{suffix}` is not a valid file name ending");
+            let draft = reader.report.add(Code::TextBad, value.span, message);
             draft.label("a dot, and letters or digits: \".php\"");
-        } else if list.contains(&suffix) {
-            reader.same_twice(value.span, "this ending");
-        } else {
-            list.push(suffix);
+            return None;
         }
-    }
+        Some(suffix)
+    });
     // Without any, every file would be a script; the mistake is told above.
     if list.is_empty() { Php::default().split } else { list }
 }

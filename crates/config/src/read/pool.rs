@@ -3,63 +3,68 @@
 use super::Reader;
 use super::parse::{self, show_duration};
 use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
-use super::setting::{Setting, read_properties, write_block, write_properties};
-use super::shape::{BlockRule, Shape, property};
+use super::setting::{Group, Parsed, Setting};
+use super::shape::{Shape, property};
 use super::step::token;
 use crate::code::Code;
-use crate::encode::SettingWriter;
-use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, Proxy};
+use crate::encode::{SettingWriter, quote};
+use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth};
 use crate::syntax::{Node, Scalar, Value};
 
 /// More requests at once than any server takes, or any queue should hold.
 const REQUESTS_MAX: u64 = 1_000_000;
 
-pub(super) const BALANCE: Shape = Shape {
-    properties: &["key", "header", "cookie"],
-    ..Shape::value("balance \"consistent-hash\" key=\"uri\", or balance \"round-robin\"")
-};
-pub(super) const HEALTH: Shape = Shape {
-    properties: &["interval", "timeout", "status", "rise", "fall"],
-    ..Shape::value("health-check \"/health\" interval=\"5s\" timeout=\"2s\" status=\"200-399\" rise=2 fall=3")
-};
-pub(super) const PASSIVE: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["failures", "pause", "off"],
-    block: BlockRule::None,
-    example: "passive failures=5 pause=\"5s\"",
-};
-pub(super) const CONCURRENCY: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["min", "max", "queue", "wait"],
-    block: BlockRule::None,
-    example: "concurrency min=8 max=1024 queue=4096 wait=\"10s\"",
-};
-pub(super) const TIMEOUTS: Shape = Shape {
-    arguments: (0, 0),
+pub(super) const BALANCE: Shape = Shape::value("balance \"consistent-hash\" key=\"uri\", or balance \"round-robin\"")
+    .with(&["key", "header", "cookie"]);
+pub(super) const CONCURRENCY: Shape = Shape::none("concurrency min=8 max=1024 queue=4096 wait=\"10s\"")
+    .with(&["min", "max", "queue", "wait"])
+    .needs("min, max, queue or wait");
+
+/// `timeouts` in `proxy` and `php`.
+pub(super) const TIMEOUTS: Group<OriginTimeouts> = Group {
+    shape: Shape::none("timeouts { connect \"3s\"; head \"30s\"; body \"30s\"; idle \"30s\" }").has_block(),
     properties: &[],
-    block: BlockRule::Needed,
-    example: "timeouts { connect \"3s\"; head \"30s\"; body \"30s\"; idle \"30s\" }",
+    block: &[
+        Setting::duration("connect", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.connect_timeout_ms),
+        Setting::duration("head", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.head_timeout_ms),
+        Setting::duration("body", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.body_timeout_ms),
+        Setting::duration("stream", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.stream_timeout_ms),
+        Setting::duration("idle", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.idle_timeout_ms),
+    ],
 };
-/// The settings of `timeouts` in `proxy` and `php`.
-pub(super) const TIMEOUT_SETTINGS: &[Setting<OriginTimeouts>] = &[
-    Setting::duration("connect", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.connect_timeout_ms),
-    Setting::duration("head", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.head_timeout_ms),
-    Setting::duration("body", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.body_timeout_ms),
-    Setting::duration("stream", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.stream_timeout_ms),
-    Setting::duration("idle", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.idle_timeout_ms),
-];
 const TIMEOUT: &str = "connect \"3s\"";
 
-const HEALTH_PROPERTIES: &[Setting<HealthCheck>] = &[
-    Setting::duration("interval", HEALTH.example, 100..=TIMEOUT_MS_MAX, |check| &mut check.interval_ms),
-    Setting::duration("timeout", HEALTH.example, 100..=TIMEOUT_MS_MAX, |check| &mut check.timeout_ms),
-    Setting::number("rise", HEALTH.example, 1..=100, |check| &mut check.rise),
-    Setting::number("fall", HEALTH.example, 1..=100, |check| &mut check.fall),
-];
-const PASSIVE_PROPERTIES: &[Setting<PassiveHealth>] = &[
-    Setting::number("failures", PASSIVE.example, 1..=10_000, |passive| &mut passive.failures),
-    Setting::duration("pause", PASSIVE.example, TIMEOUT_MS, |passive| &mut passive.pause_ms),
-];
+/// `health-check`, without its path.
+const HEALTH: Group<HealthCheck> = Group {
+    shape: Shape::value("health-check \"/health\" interval=\"5s\" timeout=\"2s\" status=\"200-399\" rise=2 fall=3"),
+    properties: &[
+        Setting::duration("interval", "", 100..=TIMEOUT_MS_MAX, |check| &mut check.interval_ms),
+        Setting::duration("timeout", "", 100..=TIMEOUT_MS_MAX, |check| &mut check.timeout_ms),
+        Setting::value(
+            "status",
+            "",
+            &Parsed {
+                read: statuses,
+                show: |(first, last)| quote(&format!("{first}-{last}")),
+                field: |check: &mut HealthCheck| &mut check.statuses,
+            },
+        ),
+        Setting::number("rise", "", 1..=100, |check| &mut check.rise),
+        Setting::number("fall", "", 1..=100, |check| &mut check.fall),
+    ],
+    block: &[],
+};
+
+/// `passive`, where it is on.
+const PASSIVE: Group<PassiveHealth> = Group {
+    shape: Shape::none("passive failures=5 pause=\"5s\"").with(&["off"]).needs("failures, pause, or off=#true"),
+    properties: &[
+        Setting::number("failures", "", 1..=10_000, |passive| &mut passive.failures),
+        Setting::duration("pause", "", TIMEOUT_MS, |passive| &mut passive.pause_ms),
+    ],
+    block: &[],
+};
+
 const BALANCES: &[(Balance, &str)] =
     &[(Balance::LeastConnections, "least-connections"), (Balance::RoundRobin, "round-robin")];
 
@@ -97,18 +102,15 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
 
 pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<HealthCheck> {
     let mut check = HealthCheck::default();
-    let path = reader.line(&node.arguments[0])?;
+    HEALTH.read(reader, node, &mut check);
+    let value = node.arguments.first()?;
+    let path = reader.line(value)?;
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains('#') {
-        let draft = reader.report.add(Code::TargetBad, node.arguments[0].span, format!("`{path}` is not a valid path"));
+        let draft = reader.report.add(Code::TargetBad, value.span, format!("`{path}` is not a valid path"));
         draft.label("it begins with `/`; spaces and other letters are percent-encoded");
         return None;
     }
-    check.path = path;
-    read_properties(reader, node, HEALTH_PROPERTIES, &mut check);
-    if let Some(status) = property(node, "status") {
-        check.statuses = statuses(reader, &status.value)?;
-    }
-    Some(check)
+    Some(HealthCheck { path, ..check })
 }
 
 /// `"200-399"`, `"204"` or `204`.
@@ -129,25 +131,16 @@ fn statuses(reader: &mut Reader<'_>, value: &Value) -> Option<(u16, u16)> {
 
 pub(super) fn passive(reader: &mut Reader<'_>, node: &Node) -> PassiveHealth {
     let mut passive = PassiveHealth::default();
+    PASSIVE.read(reader, node, &mut passive);
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     if let (true, Some(other)) = (off, node.properties.iter().find(|property| property.name != "off")) {
         reader.report.add(Code::Contradiction, other.span, "`passive` is switched off and described");
     }
-    if node.properties.is_empty() {
-        let draft =
-            reader.report.add(Code::PropertyMissing, node.span, "`passive` needs failures, pause, or off=#true");
-        draft.note(format!("as in: {}", PASSIVE.example));
-    }
-    read_properties(reader, node, PASSIVE_PROPERTIES, &mut passive);
     if off { PassiveHealth { failures: 0, ..PassiveHealth::default() } } else { passive }
 }
 
 pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
     let mut concurrency = Concurrency::default();
-    if node.properties.is_empty() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`concurrency` needs min, max, queue or wait");
-        draft.note(format!("as in: {}", CONCURRENCY.example));
-    }
     let number = |reader: &mut Reader<'_>, name, least| {
         let property = property(node, name)?;
         Some((property.span, reader.number(&property.value, least..=REQUESTS_MAX)? as u32))
@@ -178,57 +171,41 @@ pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
     concurrency
 }
 
-pub(super) fn write_balance(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
-    match &proxy.balance {
+pub(super) fn write_balance(writer: &mut SettingWriter, name: &'static str, balance: &Balance) {
+    match balance {
         Balance::LeastConnections => {}
         Balance::RoundRobin => writer.begin(name).text("round-robin").end(),
         Balance::ConsistentHash(key) => {
-            writer.begin(name).text("consistent-hash");
-            match key {
-                HashKey::Uri => writer.property("key", "uri"),
-                HashKey::Client => writer.property("key", "client"),
-                HashKey::Header(name) => writer.property("header", name),
-                HashKey::Cookie(name) => writer.property("cookie", name),
+            let (kind, key) = match key {
+                HashKey::Uri => ("key", "uri"),
+                HashKey::Client => ("key", "client"),
+                HashKey::Header(name) => ("header", name.as_str()),
+                HashKey::Cookie(name) => ("cookie", name.as_str()),
             };
-            writer.end();
+            writer.begin(name).text("consistent-hash").property(kind, key).end();
         }
     }
 }
 
-pub(super) fn write_health_check(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
-    let Some(check) = &proxy.health_check else { return };
-    let (first, last) = check.statuses;
-    writer.begin(name).text(&check.path);
-    write_properties(writer, HEALTH_PROPERTIES, check, &HealthCheck::default());
-    writer.property("status", &format!("{first}-{last}")).end();
+pub(super) fn write_health_check(writer: &mut SettingWriter, name: &'static str, check: Option<&HealthCheck>) {
+    if let Some(check) = check {
+        HEALTH.write(writer.begin(name).text(&check.path), check, &HealthCheck::default());
+    }
 }
 
-pub(super) fn write_passive(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
-    if proxy.passive == PassiveHealth::default() {
-        return;
+pub(super) fn write_passive(writer: &mut SettingWriter, name: &'static str, passive: &PassiveHealth) {
+    if passive.failures == 0 {
+        writer.begin(name).raw_property("off", "#true").end();
+    } else if *passive != PassiveHealth::default() {
+        PASSIVE.write(writer.begin(name), passive, &PassiveHealth::default());
     }
-    writer.begin(name);
-    if proxy.passive.failures == 0 {
-        writer.raw_property("off", "#true");
-    } else {
-        write_properties(writer, PASSIVE_PROPERTIES, &proxy.passive, &PassiveHealth::default());
-    }
-    writer.end();
 }
 
-pub(super) fn write_concurrency(writer: &mut SettingWriter, name: &'static str, proxy: &Proxy) {
-    if proxy.concurrency == Concurrency::default() {
+pub(super) fn write_concurrency(writer: &mut SettingWriter, name: &'static str, concurrency: Concurrency) {
+    if concurrency == Concurrency::default() {
         return;
     }
-    let Concurrency { min, max, queue_max, queue_timeout_ms } = proxy.concurrency;
+    let Concurrency { min, max, queue_max, queue_timeout_ms } = concurrency;
     writer.begin(name).raw_property("min", &min.to_string()).raw_property("max", &max.to_string());
     writer.raw_property("queue", &queue_max.to_string()).property("wait", &show_duration(queue_timeout_ms)).end();
-}
-
-pub(super) fn write_timeouts(writer: &mut SettingWriter, name: &'static str, timeouts: &OriginTimeouts) {
-    if *timeouts != OriginTimeouts::default() {
-        writer.begin(name).open();
-        write_block(writer, TIMEOUT_SETTINGS, timeouts, &OriginTimeouts::default());
-        writer.close();
-    }
 }

@@ -1,17 +1,16 @@
 //! The handler that forwards: which servers, how they are chosen and watched, and what they are told.
 
 use super::Reader;
-use super::files::is_off;
 use super::guard::network;
 use super::origin::{FORM, parse_origin, show_origin};
 use super::parse;
 use super::pool;
-use super::setting::{Setting, read_block, write_block};
-use super::shape::{BlockRule, Shape, VALUES_MAX, property};
+use super::setting::{Group, Inner, List, Parsed, Setting, read_block, write_block};
+use super::shape::{Shape, is_off, property};
 use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path, write_fields};
+use crate::encode::{SettingWriter, quote, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
@@ -29,56 +28,70 @@ pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
 /// An hour.
 const SLOW_START_MS_MAX: u64 = 3_600_000;
 
-const SHAPE: Shape = Shape {
-    arguments: (0, ORIGINS_MAX),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "proxy \"http://127.0.0.1:3000\", or proxy { origin \"http://10.0.0.1\"; origin \"http://10.0.0.2\" weight=2 }",
+pub(super) const SHAPE: Shape = Shape::none(
+    "proxy \"http://127.0.0.1:3000\", or proxy { origin \"http://10.0.0.1\"; origin \"http://10.0.0.2\" weight=2 }",
+)
+.takes(0, ORIGINS_MAX)
+.may_have_block();
+const FORWARDED: Shape =
+    Shape::values(0, "forwarded \"x-forwarded\" \"standard\", or forwarded off=#true").with(&["off"]);
+const VIA: Shape = Shape::none("via \"edge-1\", or via off=#true").takes(0, 1).with(&["off"]);
+const REQUEST_HEADER: Shape = Shape::none(
+    "request-header \"X-Site\" \"a\", or request-header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
+)
+.takes(0, 2)
+.may_have_block();
+
+/// `origin`, without its address.
+const ORIGIN: Group<Origin> = Group {
+    shape: Shape::value("origin \"http://10.0.0.2:3000\" weight=2"),
+    properties: &[
+        Setting::number("weight", "", 1..=1_000, |origin| &mut origin.weight),
+        Setting::flag("backup", "", |origin| &mut origin.backup),
+    ],
+    block: &[],
 };
-const ORIGIN: Shape =
-    Shape { properties: &["weight", "backup"], ..Shape::value("origin \"http://10.0.0.2:3000\" weight=2") };
-const FORWARDED: Shape = Shape {
-    arguments: (0, VALUES_MAX),
-    properties: &["off"],
-    ..Shape::value("forwarded \"x-forwarded\" \"standard\", or forwarded off=#true")
-};
-const VIA: Shape =
-    Shape { arguments: (0, 1), properties: &["off"], ..Shape::value("via \"edge-1\", or via off=#true") };
-const REQUEST_HEADER: Shape = Shape {
-    arguments: (0, 2),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "request-header \"X-Site\" \"a\", or request-header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
-};
-const TLS: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["insecure", "ca", "name"],
-    block: BlockRule::None,
-    example: "tls ca=\"origin-ca.pem\" name=\"origin.internal\"",
+
+const TLS: Group<OriginTls> = Group {
+    shape: Shape::none("tls ca=\"origin-ca.pem\" name=\"origin.internal\"").needs("ca, name or insecure"),
+    properties: &[
+        Setting::flag("insecure", "", |tls| &mut tls.insecure),
+        Setting::path("ca", "", |tls| &mut tls.authorities),
+        Setting::value(
+            "name",
+            "",
+            &Parsed {
+                read: |reader, value| server_name(reader, value).map(Some),
+                show: |name| quote(name.as_deref().unwrap_or_default()),
+                field: |tls: &mut OriginTls| &mut tls.server_name,
+            },
+        ),
+    ],
+    block: &[],
 };
 /// Networks whose claims about the client are trusted.
 pub(super) const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
 
 /// The settings of `proxy`, its origins included.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
-    Setting::custom("origin", ORIGIN, origin, |_, _, _| {}).repeated(),
+    Setting::read_only("origin", Shape::any(), origin).repeated(),
     Setting::custom(
         "balance",
         pool::BALANCE,
         |reader, node, draft| draft.proxy.balance = pool::balance(reader, node),
-        |writer, name, draft| pool::write_balance(writer, name, &draft.proxy),
+        |writer, name, draft| pool::write_balance(writer, name, &draft.proxy.balance),
     ),
     Setting::custom(
         "health-check",
-        pool::HEALTH,
+        Shape::any(),
         |reader, node, draft| draft.proxy.health_check = pool::health_check(reader, node),
-        |writer, name, draft| pool::write_health_check(writer, name, &draft.proxy),
+        |writer, name, draft| pool::write_health_check(writer, name, draft.proxy.health_check.as_ref()),
     ),
     Setting::custom(
         "passive",
-        pool::PASSIVE,
+        Shape::any(),
         |reader, node, draft| draft.proxy.passive = pool::passive(reader, node),
-        |writer, name, draft| pool::write_passive(writer, name, &draft.proxy),
+        |writer, name, draft| pool::write_passive(writer, name, &draft.proxy.passive),
     ),
     Setting::duration("slow-start", "slow-start \"30s\"", 0..=SLOW_START_MS_MAX, |draft| {
         &mut draft.proxy.slow_start_ms
@@ -87,26 +100,21 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
         "concurrency",
         pool::CONCURRENCY,
         |reader, node, draft| draft.proxy.concurrency = pool::concurrency(reader, node),
-        |writer, name, draft| pool::write_concurrency(writer, name, &draft.proxy),
+        |writer, name, draft| pool::write_concurrency(writer, name, draft.proxy.concurrency),
     ),
-    Setting::custom(
-        "timeouts",
-        pool::TIMEOUTS,
-        |reader, node, draft| read_block(reader, node, pool::TIMEOUT_SETTINGS, &mut draft.proxy.timeouts),
-        |writer, name, draft| pool::write_timeouts(writer, name, &draft.proxy.timeouts),
-    ),
+    Setting::group("timeouts", &Inner(&pool::TIMEOUTS, |draft: &mut Draft| &mut draft.proxy.timeouts)),
     Setting::number("retries", "retries 2", 0..=10, |draft| &mut draft.proxy.retries),
-    Setting::custom(
+    Setting::value(
         "host",
-        Shape::value("host \"origin\""),
-        |reader, node, draft| draft.proxy.host = host(reader, node).unwrap_or(HostField::Client),
-        |writer, name, draft| {
-            let host = match &draft.proxy.host {
-                HostField::Client => return,
-                HostField::Origin => "origin",
-                HostField::Fixed(host) => host,
-            };
-            writer.begin(name).text(host).end();
+        "host \"origin\"",
+        &Parsed {
+            read: host,
+            show: |host| match host {
+                HostField::Client => quote("client"),
+                HostField::Origin => quote("origin"),
+                HostField::Fixed(host) => quote(host),
+            },
+            field: |draft: &mut Draft| &mut draft.proxy.host,
         },
     ),
     Setting::custom(
@@ -122,11 +130,10 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
             }
         },
     ),
-    Setting::custom(
+    Setting::list(
         "trust",
         TRUST,
-        |reader, node, draft| draft.proxy.trusted = networks(reader, &node.arguments),
-        |writer, name, draft| writer.list(name, &show_networks(&draft.proxy.trusted)),
+        &List { read: networks, show: Cidr::to_string, field: |draft: &mut Draft| &mut draft.proxy.trusted },
     ),
     Setting::custom(
         "via",
@@ -145,7 +152,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     })
     .repeated(),
     Setting::flag("http2", "http2 #true", |draft| &mut draft.proxy.http2),
-    Setting::custom("tls", TLS, |reader, node, draft| draft.proxy.tls = tls(reader, node), write_tls),
+    Setting::group("tls", &Inner(&TLS, |draft: &mut Draft| &mut draft.proxy.tls)),
     Setting::number("idle-connections", "idle-connections 64", 0..=65_535, |draft| {
         &mut draft.proxy.idle_connections_max
     }),
@@ -171,7 +178,6 @@ fn find_owned(name: &str) -> Option<&'static str> {
 }
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
-    reader.shape(node, &SHAPE);
     let mut draft = Draft::default();
     for value in &node.arguments {
         draft.origins.read(reader, value, 1, false);
@@ -180,40 +186,32 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
     let Draft { mut proxy, mut origins } = draft;
     origins.faults |= node.children.iter().flatten().any(|child| child.name == "origin" && child.arguments.is_empty());
     origins.check(reader, node);
-    let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
-    if let (Some(tls), true) = (child("tls"), origins.is_sound() && origins.list.iter().all(|origin| !origin.secure)) {
-        let draft = reader.report.add(Code::Contradiction, tls.span, "no origin of this proxy is reached by https");
-        draft.note("write https://… where TLS is spoken, or leave `tls` out");
+    if let Some(tls) = node.children.iter().flatten().find(|child| child.name == "tls") {
+        if let (true, Some(ca)) = (proxy.tls.insecure, property(tls, "ca")) {
+            let message = "any certificate will do, and one by these too";
+            let draft = reader.report.add(Code::Contradiction, ca.span, message);
+            draft.note("remove `insecure`: it accepts any certificate");
+        }
+        if origins.is_sound() && origins.list.iter().all(|origin| !origin.secure) {
+            let draft = reader.report.add(Code::Contradiction, tls.span, "no origin of this proxy is reached by https");
+            draft.note("write https://… where TLS is spoken, or leave `tls` out");
+        }
     }
     proxy.origins = origins.list;
     proxy
 }
 
 pub(crate) fn write(writer: &mut SettingWriter, proxy: &Proxy) {
-    let default = Proxy { origins: proxy.origins.clone(), ..Proxy::default() };
     let are_plain = proxy.origins.iter().all(|origin| origin.weight == 1 && !origin.backup);
     writer.begin("proxy");
-    if are_plain {
-        for origin in &proxy.origins {
-            writer.text(&show_origin(origin));
+    let (plain, described) = if are_plain { (&proxy.origins[..], &[][..]) } else { (&[][..], &proxy.origins[..]) };
+    writer.texts(&plain.iter().map(show_origin).collect::<Vec<_>>()).block(|writer| {
+        for origin in described {
+            let default = Origin { weight: 1, backup: false, ..origin.clone() };
+            ORIGIN.write(writer.begin("origin").text(&show_origin(origin)), origin, &default);
         }
-        if *proxy == default {
-            return writer.end();
-        }
-    }
-    writer.open();
-    for origin in proxy.origins.iter().filter(|_| !are_plain) {
-        writer.begin("origin").text(&show_origin(origin));
-        if origin.weight != 1 {
-            writer.raw_property("weight", &origin.weight.to_string());
-        }
-        if origin.backup {
-            writer.raw_property("backup", "#true");
-        }
-        writer.end();
-    }
-    write_block(writer, SETTINGS, &Draft { proxy: proxy.clone(), ..Draft::default() }, &Draft::default());
-    writer.close();
+        write_block(writer, SETTINGS, &Draft { proxy: proxy.clone(), ..Draft::default() }, &Draft::default());
+    });
 }
 
 /// Origins in their order.
@@ -278,13 +276,15 @@ pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Orig
 }
 
 fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
-    let weight = property(node, "weight").and_then(|weight| reader.number(&weight.value, 1..=1_000));
-    let backup = property(node, "backup").and_then(|backup| reader.flag(&backup.value)).unwrap_or(false);
-    draft.origins.read(reader, &node.arguments[0], weight.map_or(1, |weight| weight as u16), backup);
+    let mut described = Origin { secure: false, host: String::new(), port: 80, weight: 1, backup: false };
+    ORIGIN.read(reader, node, &mut described);
+    if let Some(value) = node.arguments.first() {
+        draft.origins.read(reader, value, described.weight, described.backup);
+    }
 }
 
 fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
-    draft.proxy.request_fields.extend(step::field_changes(reader, node, &REQUEST_HEADER, find_owned, &["rest"]));
+    draft.proxy.request_fields.extend(step::field_changes(reader, node, REQUEST_HEADER.example, find_owned, &["rest"]));
 }
 
 /// Networks without doubles. There is no word for everybody; write `0.0.0.0/0` and `::/0`.
@@ -306,8 +306,7 @@ pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
 }
 
 /// `"client"`, `"origin"`, or what it is, with a port perhaps.
-fn host(reader: &mut Reader<'_>, node: &Node) -> Option<HostField> {
-    let value = &node.arguments[0];
+fn host(reader: &mut Reader<'_>, value: &Value) -> Option<HostField> {
     let text = reader.line(value)?;
     Some(match text.as_str() {
         "client" => HostField::Client,
@@ -366,50 +365,14 @@ fn via(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     Some(name)
 }
 
-/// Networks as they are written.
-pub(super) fn show_networks(networks: &[Cidr]) -> Vec<String> {
-    networks.iter().map(|cidr| format!("{}/{}", cidr.address, cidr.bits)).collect()
-}
-
-fn write_tls(writer: &mut SettingWriter, name: &'static str, draft: &Draft) {
-    let tls = &draft.proxy.tls;
-    if *tls == OriginTls::default() {
-        return;
+/// The one name that a certificate must have.
+fn server_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let text = reader.line(value)?;
+    let fault = if text.contains('*') { Some("one name, as the certificate has it") } else { parse::host_fault(&text) };
+    if let Some(fault) = fault {
+        let draft = reader.report.add(Code::HostBad, value.span, format!("`{text}` is not a valid host name"));
+        draft.label(fault);
+        return None;
     }
-    writer.begin(name);
-    if tls.insecure {
-        writer.raw_property("insecure", "#true");
-    }
-    if let Some(authorities) = &tls.authorities {
-        writer.property("ca", &path(authorities));
-    }
-    if let Some(name) = &tls.server_name {
-        writer.property("name", name);
-    }
-    writer.end();
-}
-
-fn tls(reader: &mut Reader<'_>, node: &Node) -> OriginTls {
-    if node.properties.is_empty() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`tls` needs ca, name or insecure");
-        draft.note(format!("as in: {}", TLS.example));
-    }
-    let insecure = property(node, "insecure").and_then(|insecure| reader.flag(&insecure.value)).unwrap_or(false);
-    let ca = property(node, "ca");
-    if let (true, Some(ca)) = (insecure, ca) {
-        let draft = reader.report.add(Code::Contradiction, ca.span, "any certificate will do, and one by these too");
-        draft.note("remove `insecure`: it accepts any certificate");
-    }
-    let server_name = property(node, "name").and_then(|name| {
-        let text = reader.line(&name.value)?;
-        let fault =
-            if text.contains('*') { Some("one name, as the certificate has it") } else { parse::host_fault(&text) };
-        if let Some(fault) = fault {
-            let draft = reader.report.add(Code::HostBad, name.value.span, format!("`{text}` is not a valid host name"));
-            draft.label(fault);
-            return None;
-        }
-        Some(text.to_ascii_lowercase())
-    });
-    OriginTls { insecure, authorities: ca.and_then(|ca| reader.path(&ca.value)), server_name }
+    Some(text.to_ascii_lowercase())
 }

@@ -3,39 +3,45 @@
 use super::Reader;
 use super::guard;
 use super::parse;
-use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
-use super::step::{self, STEPS};
+use super::setting::{Setting, read_block};
+use super::shape::{Shape, VALUES_MAX, property};
+use super::step;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Handler, Matcher, Network, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use std::collections::HashMap;
 
-const ROUTE: Shape = Shape {
-    arguments: (0, VALUES_MAX),
-    properties: &["method", "header"],
-    block: BlockRule::Needed,
-    example: "route \"/api/*\" method=\"GET\" { respond 200 \"hi\" }",
-};
-const MATCH: Shape = Shape {
-    arguments: (0, 0),
-    properties: &[],
-    block: BlockRule::Needed,
-    example: "match { path \"/a/*\" \"/b/*\"; method \"GET\" \"HEAD\"; header \"X-Beta\" \"yes\" }",
-};
+pub(super) const ROUTE: Shape = Shape::none("route \"/api/*\" method=\"GET\" { respond 200 \"hi\" }")
+    .takes(0, VALUES_MAX)
+    .with(&["method", "header"])
+    .has_block();
+const MATCH: Shape =
+    Shape::none("match { path \"/a/*\" \"/b/*\"; method \"GET\" \"HEAD\"; header \"X-Beta\" \"yes\" }").has_block();
 const VALUES: Shape = Shape::values(1, MATCH.example);
-const REDIRECT: Shape = Shape {
-    arguments: (0, VALUES_MAX),
-    properties: &["to"],
-    block: BlockRule::None,
-    example: "redirect \"/old/*\" to=\"/new/{rest}\" 301",
-};
+pub(super) const REDIRECT: Shape =
+    Shape::none("redirect \"/old/*\" to=\"/new/{rest}\" 301").takes(0, VALUES_MAX).with(&["to"]);
+
+/// The conditions of `match`, which are printed with their route.
+const CONDITIONS: &[Setting<Vec<Matcher>>] = &[
+    Setting::read_only("path", VALUES, |reader, node, matchers| {
+        matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
+    }),
+    Setting::read_only("method", VALUES, |reader, node, matchers| {
+        matchers.push(Matcher::Method(node.arguments.iter().filter_map(|value| method(reader, value)).collect()));
+    }),
+    Setting::read_only("header", VALUES, |reader, node, matchers: &mut Vec<Matcher>| {
+        let name = step::token(reader, &node.arguments[0]).map(|name| name.to_ascii_lowercase());
+        let values = node.arguments[1..].iter().filter_map(|value| step::field_value(reader, value)).collect();
+        matchers.extend(name.map(|name| Matcher::Header { name, values }));
+    })
+    .repeated(),
+];
 
 /// The part of requests that is not answered before any route.
 const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"];
 
 pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
-    reader.shape(node, &ROUTE);
     let mut route = Route::default();
     if !node.arguments.is_empty() {
         route.matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
@@ -49,16 +55,17 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
     let mut conditional = !node.arguments.is_empty() || !node.properties.is_empty();
     let mut steps = Vec::new();
     for child in node.children.iter().flatten() {
-        conditional |= child.name == "match";
         if child.name != "match" {
             steps.push(child);
             continue;
         }
+        conditional = true;
         if let Some(before) = steps.first() {
             let draft = reader.report.add(Code::WrongPlace, child.span, "`match` stands before all steps of its route");
             draft.related(before.span, "a step here");
         }
-        conditions(reader, child, &mut route.matchers);
+        reader.shape(child, &MATCH);
+        read_block(reader, child, CONDITIONS, &mut route.matchers);
     }
     if conditional && route.matchers.is_empty() {
         // Its conditions have mistakes of their own: it must not pass for a route without any.
@@ -68,36 +75,8 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         let message = "this route has conditions and does nothing";
         reader.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", ROUTE.example));
     }
-    let allowed: Vec<&str> = STEPS.iter().chain(&["match"]).copied().collect();
-    route.block = step::read_block(reader, &steps, &allowed);
+    route.block = step::read_block(reader, &steps, &["match"]);
     route
-}
-
-fn conditions(reader: &mut Reader<'_>, node: &Node, matchers: &mut Vec<Matcher>) {
-    reader.shape(node, &MATCH);
-    let mut seen = SeenSettings::default();
-    for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "path" | "method" if !reader.first(&mut seen, child) => {}
-            "path" => {
-                reader.shape(child, &VALUES);
-                matchers.push(Matcher::Path(patterns(reader, &child.arguments)));
-            }
-            "method" => {
-                reader.shape(child, &VALUES);
-                let methods = child.arguments.iter().filter_map(|value| method(reader, value)).collect();
-                matchers.push(Matcher::Method(methods));
-            }
-            "header" => {
-                reader.shape(child, &VALUES);
-                let Some((name, values)) = child.arguments.split_first() else { continue };
-                let name = step::token(reader, name).map(|name| name.to_ascii_lowercase());
-                let values = values.iter().filter_map(|value| step::field_value(reader, value)).collect();
-                matchers.extend(name.map(|name| Matcher::Header { name, values }));
-            }
-            _ => reader.unknown(child, &["path", "method", "header"]),
-        }
-    }
 }
 
 /// A method with which a request comes as far as a route.
@@ -114,20 +93,13 @@ fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
 }
 
 fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
-    let mut patterns = Vec::new();
-    for value in values {
-        let Some(pattern) = reader.line(value) else { continue };
-        if let Some(fault) = parse::pattern_fault(&pattern) {
-            let draft =
-                reader.report.add(Code::PatternBad, value.span, format!("`{pattern}` is not a valid path pattern"));
-            draft.label(fault);
-        } else if patterns.contains(&pattern) {
-            reader.same_twice(value.span, "this pattern");
-        } else {
-            patterns.push(pattern);
-        }
-    }
-    patterns
+    reader.list(values, "this pattern", |reader, value| {
+        let pattern = reader.line(value)?;
+        let Some(fault) = parse::pattern_fault(&pattern) else { return Some(pattern) };
+        let message = format!("`{pattern}` is not a valid path pattern");
+        reader.report.add(Code::PatternBad, value.span, message).label(fault);
+        None
+    })
 }
 
 /// `X-Beta`, or `X-Beta: yes`.
@@ -151,7 +123,6 @@ fn header(reader: &mut Reader<'_>, value: &Value) -> Option<Matcher> {
 
 /// With paths before it, a redirect is a route in one line.
 pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
-    reader.shape(node, &REDIRECT);
     let is_number = |value: &&Value| matches!(value.scalar, Scalar::Integer(_));
     let mut statuses = node.arguments.iter().filter(is_number);
     let status = statuses.next();
@@ -255,7 +226,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
         if answers_always(&step.kind)
             && let Some(behind) = spans.get(index + 1)
         {
-            let name = name(&step.kind);
+            let name = if let StepKind::Access(_) = step.kind { "deny" } else { step.kind.name() };
             let draft = reader.report.add(Code::Unreachable, *behind, format!("nothing gets past `{name}` to here"));
             draft.related(spans[index], "this answers every request");
             draft.note(match &step.kind {
@@ -296,29 +267,5 @@ pub(super) fn answers_always(kind: &StepKind) -> bool {
             route.matchers.is_empty() && route.block.iter().any(|step| answers_always(&step.kind))
         }
         _ => false,
-    }
-}
-
-/// Returns true if the step, or one within, can answer at all.
-pub(super) fn answers_ever(kind: &StepKind) -> bool {
-    match kind {
-        StepKind::Handler(_) => true,
-        StepKind::Route(route) => route.block.iter().any(|step| answers_ever(&step.kind)),
-        _ => false,
-    }
-}
-
-fn name(kind: &StepKind) -> &'static str {
-    match kind {
-        StepKind::Handler(Handler::Files(_)) => "files",
-        StepKind::Handler(Handler::Redirect(_)) => "redirect",
-        StepKind::Handler(Handler::Respond(_)) => "respond",
-        StepKind::Handler(Handler::Metrics) => "metrics",
-        StepKind::Handler(Handler::Proxy(_)) => "proxy",
-        StepKind::Handler(Handler::Pages(_)) => "pages",
-        StepKind::Handler(Handler::Page(_)) => "page",
-        StepKind::Handler(Handler::Php(_)) => "php",
-        StepKind::Access(_) => "deny",
-        _ => "route",
     }
 }

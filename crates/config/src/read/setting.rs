@@ -2,40 +2,39 @@
 //! stands in the model; reading, printing, and what is allowed where follow from the rows.
 
 use super::Reader;
-use super::shape::{SeenSettings, Shape};
+use super::shape::{SeenSettings, Shape, is_off, property};
 use crate::code::Code;
-use crate::encode::{SettingWriter, path};
+use crate::encode::{SettingWriter, path, quote};
 use crate::syntax::{Node, Value};
 use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_size};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+type Name = &'static str;
+type Bounds = RangeInclusive<u64>;
+
 /// One setting of a block whose model is `T`.
 pub(crate) struct Setting<T: 'static> {
-    pub(super) name: &'static str,
+    pub(super) name: Name,
     shape: Shape,
     form: Form<T>,
     /// True if it may be given more than once.
     repeats: bool,
 }
 
-/// How a setting is read and printed, and which field it sets. A row of a simple form is printed only where it differs
-/// from the default.
+/// How a setting is read and printed, and which field it sets. A row of any form but the last is printed only where it
+/// differs from the default.
 enum Form<T: 'static> {
     /// `#true` or `#false`.
     Flag(fn(&mut T) -> &mut bool),
-    /// A whole number within bounds.
-    Number(RangeInclusive<u64>, WholeField<T>),
-    /// Bytes, with a unit.
-    Size(RangeInclusive<u64>, WholeField<T>),
-    /// Milliseconds, with a unit.
-    Duration(RangeInclusive<u64>, WholeField<T>),
-    /// Microseconds, with a unit.
-    DurationUs(RangeInclusive<u64>, WholeField<T>),
-    /// Whole seconds up to a year, with a unit: caches count no finer (RFC 9111 §1.2.2).
-    Lifetime(WholeField<T>),
+    /// A whole number of a unit, within bounds.
+    Whole(Unit, Bounds, WholeField<T>),
     /// A path, relative to the file in which it stands.
     Path(fn(&mut T) -> &mut Option<PathBuf>),
+    /// Another value.
+    Value(&'static dyn ValueForm<T>),
+    /// Several values, or settings of its own.
+    Node(&'static dyn NodeForm<T>),
     /// Anything else.
     Custom { read: Read<T>, write: Write<T> },
 }
@@ -45,6 +44,30 @@ pub(crate) type Read<T> = fn(&mut Reader<'_>, &Node, &mut T);
 
 /// Prints the setting of this name, and nothing where it has its default.
 pub(crate) type Write<T> = fn(&mut SettingWriter, &'static str, &T);
+
+/// How a whole number is read and printed.
+#[derive(Clone, Copy)]
+struct Unit {
+    read: fn(&mut Reader<'_>, &Value, Bounds) -> Option<u64>,
+    show: fn(u64) -> String,
+}
+
+const NUMBER: Unit =
+    Unit { read: |reader, value, bounds| reader.number(value, bounds), show: |number| number.to_string() };
+const SIZE: Unit =
+    Unit { read: |reader, value, bounds| reader.size(value, bounds), show: |bytes| quote(&exact_size(bytes)) };
+const DURATION: Unit = Unit { read: |reader, value, bounds| reader.duration(value, bounds), show: written_duration };
+const DURATION_US: Unit = Unit {
+    read: |reader, value, bounds| reader.duration_us(value, bounds),
+    show: |duration_us| quote(&exact_duration(duration_us, MICROSECOND)),
+};
+const LIFETIME: Unit =
+    Unit { read: |reader, value, _| lifetime(reader, value), show: |seconds| written_duration(seconds * 1_000) };
+
+/// Milliseconds as they are written.
+pub(super) fn written_duration(duration_ms: u64) -> String {
+    quote(&exact_duration(duration_ms, MILLISECOND))
+}
 
 /// The field of a model that holds a whole number.
 pub(crate) type WholeField<T> = fn(&mut T) -> &mut dyn Whole;
@@ -82,73 +105,218 @@ macro_rules! whole {
 
 whole!(u8, u16, u32, u64, usize);
 
+/// The form of a value in a model of type `T`.
+pub(super) trait ValueForm<T> {
+    fn read(&self, reader: &mut Reader<'_>, value: &Value, model: &mut T);
+    /// The value as it is written; `None`: it is the default, or there is none.
+    fn show(&self, model: &mut T, default: &mut T) -> Option<String>;
+}
+
+/// One of a few words, and the field that it sets.
+pub(super) struct Words<T, V: 'static>(pub(super) &'static [(V, Name)], pub(super) fn(&mut T) -> &mut V);
+
+impl<T, V: Copy + PartialEq> ValueForm<T> for Words<T, V> {
+    fn read(&self, reader: &mut Reader<'_>, value: &Value, model: &mut T) {
+        if let Some(word) = reader.word(value, self.0) {
+            *(self.1)(model) = word;
+        }
+    }
+
+    fn show(&self, model: &mut T, default: &mut T) -> Option<String> {
+        let chosen = *(self.1)(model);
+        (chosen != *(self.1)(default)).then(|| quote(word_of(self.0, &chosen)))
+    }
+}
+
+/// The word for `value`, which is one of them.
+pub(super) fn word_of<V: PartialEq>(words: &[(V, Name)], value: &V) -> Name {
+    words.iter().find(|(known, _)| known == value).map_or("", |(_, word)| word)
+}
+
+/// A value that a function reads, and the field that it sets.
+pub(super) struct Parsed<T, V> {
+    pub(super) read: fn(&mut Reader<'_>, &Value) -> Option<V>,
+    /// The value as it is written.
+    pub(super) show: fn(&V) -> String,
+    pub(super) field: fn(&mut T) -> &mut V,
+}
+
+impl<T, V: PartialEq> ValueForm<T> for Parsed<T, V> {
+    fn read(&self, reader: &mut Reader<'_>, value: &Value, model: &mut T) {
+        if let Some(parsed) = (self.read)(reader, value) {
+            *(self.field)(model) = parsed;
+        }
+    }
+
+    fn show(&self, model: &mut T, default: &mut T) -> Option<String> {
+        let value = (self.field)(model);
+        (value != (self.field)(default)).then(|| (self.show)(value))
+    }
+}
+
+/// The form of a setting with several parts in a model of type `T`.
+pub(super) trait NodeForm<T> {
+    /// The names of the properties with rows of their own.
+    fn properties(&self) -> Vec<Name> {
+        Vec::new()
+    }
+
+    /// Reads a node whose shape has been checked.
+    fn read(&self, reader: &mut Reader<'_>, node: &Node, shape: &Shape, model: &mut T);
+    fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T);
+}
+
+/// A list without doubles. Where its shape has the property `off`, it is off or has entries.
+pub(super) struct List<T, I> {
+    pub(super) read: fn(&mut Reader<'_>, &[Value]) -> Vec<I>,
+    pub(super) show: fn(&I) -> String,
+    pub(super) field: fn(&mut T) -> &mut Vec<I>,
+}
+
+impl<T, I: PartialEq> NodeForm<T> for List<T, I> {
+    fn read(&self, reader: &mut Reader<'_>, node: &Node, shape: &Shape, model: &mut T) {
+        *(self.field)(model) =
+            if is_off(reader, node, shape) { Vec::new() } else { (self.read)(reader, &node.arguments) };
+    }
+
+    fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T) {
+        let list = (self.field)(model);
+        if list != (self.field)(default) {
+            writer.list_or_off(name, &list.iter().map(self.show).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Names without doubles in whatever case, which a function reads one by one.
+pub(super) struct Names<T>(
+    pub(super) fn(&mut Reader<'_>, &Value) -> Option<String>,
+    pub(super) fn(&mut T) -> &mut Vec<String>,
+);
+
+impl<T> NodeForm<T> for Names<T> {
+    fn read(&self, reader: &mut Reader<'_>, node: &Node, shape: &Shape, model: &mut T) {
+        *(self.1)(model) = if is_off(reader, node, shape) { Vec::new() } else { reader.names(&node.arguments, self.0) };
+    }
+
+    fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T) {
+        let names = (self.1)(model);
+        if names != (self.1)(default) {
+            writer.list_or_off(name, names);
+        }
+    }
+}
+
+/// The properties and the block of a setting whose model is `T`.
+pub(super) struct Group<T: 'static> {
+    pub(super) shape: Shape,
+    pub(super) properties: &'static [Setting<T>],
+    pub(super) block: &'static [Setting<T>],
+}
+
+impl<T: Clone> Group<T> {
+    pub(super) fn read(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
+        reader.shape_with(node, &self.shape, &names(self.properties));
+        self.read_parts(reader, node, model);
+    }
+
+    /// The same without its shape.
+    pub(super) fn read_parts(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
+        read_properties(reader, node, self.properties, model);
+        if !self.block.is_empty() {
+            read_block(reader, node, self.block, model);
+        }
+    }
+
+    /// Prints what differs from `default`, after the values of the setting that was begun, and ends it.
+    pub(super) fn write(&self, writer: &mut SettingWriter, model: &T, default: &T) {
+        write_properties(writer, self.properties, model, default);
+        writer.block(|writer| write_block(writer, self.block, model, default));
+    }
+}
+
+/// The field of a model that a [`Group`] sets.
+pub(super) struct Inner<T, U: 'static>(pub(super) &'static Group<U>, pub(super) fn(&mut T) -> &mut U);
+
+impl<T, U: Clone + PartialEq> NodeForm<T> for Inner<T, U> {
+    fn properties(&self) -> Vec<Name> {
+        names(self.0.properties)
+    }
+
+    fn read(&self, reader: &mut Reader<'_>, node: &Node, _: &Shape, model: &mut T) {
+        self.0.read_parts(reader, node, (self.1)(model));
+    }
+
+    fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T) {
+        let (model, default) = ((self.1)(model), (self.1)(default));
+        if model != default {
+            self.0.write(writer.begin(name), model, default);
+        }
+    }
+}
+
 /// The longest lifetime: a year. RFC 9111 allows longer ones; no site needs them.
 pub(super) const LIFETIME_MS_MAX: u64 = 366 * 86_400_000;
 
 impl<T> Setting<T> {
-    const fn new(name: &'static str, shape: Shape, form: Form<T>) -> Self {
+    const fn new(name: Name, shape: Shape, form: Form<T>) -> Self {
         Self { name, shape, form, repeats: false }
     }
 
-    pub(super) const fn flag(name: &'static str, example: &'static str, field: fn(&mut T) -> &mut bool) -> Self {
+    pub(super) const fn flag(name: Name, example: Name, field: fn(&mut T) -> &mut bool) -> Self {
         Self::new(name, Shape::value(example), Form::Flag(field))
     }
 
-    pub(super) const fn number(
-        name: &'static str,
-        example: &'static str,
-        bounds: RangeInclusive<u64>,
-        field: WholeField<T>,
-    ) -> Self {
-        Self::new(name, Shape::value(example), Form::Number(bounds, field))
+    const fn whole(name: Name, example: Name, unit: Unit, bounds: Bounds, field: WholeField<T>) -> Self {
+        Self::new(name, Shape::value(example), Form::Whole(unit, bounds, field))
     }
 
-    pub(super) const fn size(
-        name: &'static str,
-        example: &'static str,
-        bounds: RangeInclusive<u64>,
-        field: WholeField<T>,
-    ) -> Self {
-        Self::new(name, Shape::value(example), Form::Size(bounds, field))
+    pub(super) const fn number(name: Name, example: Name, bounds: Bounds, field: WholeField<T>) -> Self {
+        Self::whole(name, example, NUMBER, bounds, field)
     }
 
-    pub(super) const fn duration(
-        name: &'static str,
-        example: &'static str,
-        bounds_ms: RangeInclusive<u64>,
-        field: WholeField<T>,
-    ) -> Self {
-        Self::new(name, Shape::value(example), Form::Duration(bounds_ms, field))
+    /// Bytes, with a unit.
+    pub(super) const fn size(name: Name, example: Name, bounds: Bounds, field: WholeField<T>) -> Self {
+        Self::whole(name, example, SIZE, bounds, field)
     }
 
-    pub(super) const fn duration_us(
-        name: &'static str,
-        example: &'static str,
-        bounds_us: RangeInclusive<u64>,
-        field: WholeField<T>,
-    ) -> Self {
-        Self::new(name, Shape::value(example), Form::DurationUs(bounds_us, field))
+    /// Milliseconds, with a unit.
+    pub(super) const fn duration(name: Name, example: Name, bounds_ms: Bounds, field: WholeField<T>) -> Self {
+        Self::whole(name, example, DURATION, bounds_ms, field)
     }
 
-    pub(super) const fn lifetime(name: &'static str, example: &'static str, field: WholeField<T>) -> Self {
-        Self::new(name, Shape::value(example), Form::Lifetime(field))
+    /// Microseconds, with a unit.
+    pub(super) const fn duration_us(name: Name, example: Name, bounds_us: Bounds, field: WholeField<T>) -> Self {
+        Self::whole(name, example, DURATION_US, bounds_us, field)
     }
 
-    pub(super) const fn path(
-        name: &'static str,
-        example: &'static str,
-        field: fn(&mut T) -> &mut Option<PathBuf>,
-    ) -> Self {
+    /// Whole seconds up to a year, with a unit: caches count no finer (RFC 9111 §1.2.2).
+    pub(super) const fn lifetime(name: Name, example: Name, field: WholeField<T>) -> Self {
+        Self::whole(name, example, LIFETIME, 0..=LIFETIME_MS_MAX, field)
+    }
+
+    pub(super) const fn path(name: Name, example: Name, field: fn(&mut T) -> &mut Option<PathBuf>) -> Self {
         Self::new(name, Shape::value(example), Form::Path(field))
     }
 
-    pub(super) const fn custom(name: &'static str, shape: Shape, read: Read<T>, write: Write<T>) -> Self {
+    pub(super) const fn value(name: Name, example: Name, form: &'static dyn ValueForm<T>) -> Self {
+        Self::new(name, Shape::value(example), Form::Value(form))
+    }
+
+    pub(super) const fn list(name: Name, shape: Shape, form: &'static dyn NodeForm<T>) -> Self {
+        Self::new(name, shape, Form::Node(form))
+    }
+
+    pub(super) const fn group<U: Clone + PartialEq>(name: Name, inner: &'static Inner<T, U>) -> Self {
+        Self::new(name, inner.0.shape, Form::Node(inner))
+    }
+
+    pub(super) const fn custom(name: Name, shape: Shape, read: Read<T>, write: Write<T>) -> Self {
         Self::new(name, shape, Form::Custom { read, write })
     }
 
-    /// A setting whose reader checks the shape itself.
-    pub(super) const fn any(name: &'static str, read: Read<T>, write: Write<T>) -> Self {
-        Self::new(name, Shape::any(), Form::Custom { read, write })
+    /// A setting that is printed elsewhere.
+    pub(super) const fn read_only(name: Name, shape: Shape, read: Read<T>) -> Self {
+        Self::custom(name, shape, read, |_, _, _| {})
     }
 
     /// The same setting, which may be given more than once.
@@ -156,68 +324,55 @@ impl<T> Setting<T> {
         Self { repeats: true, ..self }
     }
 
-    pub(super) fn read(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
-        let is_complete = self.shape.is_any() || reader.shape(node, &self.shape);
-        if let Form::Custom { read, .. } = self.form {
-            if is_complete {
-                read(reader, node, model);
-            }
-        } else if let Some(value) = node.arguments.first() {
-            self.read_value(reader, value, model);
+    fn read(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
+        let properties = if let Form::Node(form) = &self.form { form.properties() } else { Vec::new() };
+        let is_complete = self.shape.is_any() || reader.shape_with(node, &self.shape, &properties);
+        match &self.form {
+            _ if !is_complete => {}
+            Form::Custom { read, .. } => read(reader, node, model),
+            Form::Node(form) => form.read(reader, node, &self.shape, model),
+            _ => self.read_value(reader, &node.arguments[0], model),
         }
     }
 
     fn read_value(&self, reader: &mut Reader<'_>, value: &Value, model: &mut T) {
-        let (number, field) = match &self.form {
+        match &self.form {
             Form::Flag(field) => {
                 if let Some(flag) = reader.flag(value) {
                     *field(model) = flag;
                 }
-                return;
+            }
+            Form::Whole(unit, bounds, field) => {
+                if let Some(number) = (unit.read)(reader, value, bounds.clone()) {
+                    field(model).set(number);
+                }
             }
             Form::Path(field) => {
                 if let Some(path) = reader.path(value) {
                     *field(model) = Some(path);
                 }
-                return;
             }
-            Form::Custom { .. } => return,
-            Form::Number(bounds, field) => (reader.number(value, bounds.clone()), field),
-            Form::Size(bounds, field) => (reader.size(value, bounds.clone()), field),
-            Form::Duration(bounds, field) => (reader.duration(value, bounds.clone()), field),
-            Form::DurationUs(bounds, field) => (reader.duration_us(value, bounds.clone()), field),
-            Form::Lifetime(field) => (lifetime(reader, value), field),
-        };
-        if let Some(number) = number {
-            field(model).set(number);
+            Form::Value(form) => form.read(reader, value, model),
+            Form::Node(_) | Form::Custom { .. } => {}
         }
     }
 
-    /// The value as it is printed; `None`: it is the default, or there is none.
-    fn show(&self, model: &mut T, default: &mut T) -> Option<Shown> {
-        let (field, show): (_, fn(u64) -> Shown) = match &self.form {
+    /// The value as it is written; `None`: it is the default, or there is none.
+    fn show(&self, model: &mut T, default: &mut T) -> Option<String> {
+        match &self.form {
             Form::Flag(field) => {
                 let flag = *field(model);
-                let text = if flag { "#true" } else { "#false" };
-                return (flag != *field(default)).then(|| Shown::Raw(text.to_owned()));
+                (flag != *field(default)).then(|| format!("#{flag}"))
             }
-            Form::Path(field) => return field(model).as_ref().map(|set| Shown::Text(path(set))),
-            Form::Custom { .. } => return None,
-            Form::Number(_, field) => (field, |number| Shown::Raw(number.to_string())),
-            Form::Size(_, field) => (field, |bytes| Shown::Text(exact_size(bytes))),
-            Form::Duration(_, field) => (field, |duration_ms| Shown::Text(exact_duration(duration_ms, MILLISECOND))),
-            Form::DurationUs(_, field) => (field, |duration_us| Shown::Text(exact_duration(duration_us, MICROSECOND))),
-            Form::Lifetime(field) => (field, |seconds| Shown::Text(exact_duration(seconds, 1_000 * MILLISECOND))),
-        };
-        let number = field(model).get();
-        if number == field(default).get() { None } else { number.map(show) }
+            Form::Whole(unit, _, field) => {
+                let number = field(model).get();
+                number.filter(|_| number != field(default).get()).map(unit.show)
+            }
+            Form::Path(field) => field(model).as_ref().map(|set| quote(&path(set))),
+            Form::Value(form) => form.show(model, default),
+            Form::Node(_) | Form::Custom { .. } => None,
+        }
     }
-}
-
-/// A value as it stands in a configuration.
-enum Shown {
-    Raw(String),
-    Text(String),
 }
 
 /// Seconds. A duration that is not whole seconds is reported.
@@ -236,14 +391,27 @@ pub(super) fn names<T>(rows: &[Setting<T>]) -> Vec<&'static str> {
     rows.iter().map(|row| row.name).collect()
 }
 
+/// Reads the setting `node` by the row of its name; `false` if there is none.
+pub(super) fn read_row<'n, T>(
+    reader: &mut Reader<'_>,
+    node: &'n Node,
+    rows: &[Setting<T>],
+    seen: &mut SeenSettings<'n>,
+    model: &mut T,
+) -> bool {
+    let Some(row) = rows.iter().find(|row| row.name == node.name) else { return false };
+    if row.repeats || reader.first(seen, node) {
+        row.read(reader, node, model);
+    }
+    true
+}
+
 /// Reads the block of `node` by `rows`.
 pub(super) fn read_block<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Setting<T>], model: &mut T) {
     let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
-        match rows.iter().find(|row| row.name == child.name) {
-            None => reader.unknown(child, &names(rows)),
-            Some(row) if row.repeats || reader.first(&mut seen, child) => row.read(reader, child, model),
-            Some(_) => {}
+        if !read_row(reader, child, rows, &mut seen, model) {
+            reader.unknown(child, &names(rows));
         }
     }
 }
@@ -251,7 +419,7 @@ pub(super) fn read_block<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Settin
 /// Reads those properties of `node` that are among `rows`; others are the caller's.
 pub(super) fn read_properties<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Setting<T>], model: &mut T) {
     for row in rows {
-        if let Some(property) = super::shape::property(node, row.name) {
+        if let Some(property) = property(node, row.name) {
             row.read_value(reader, &property.value, model);
         }
     }
@@ -261,26 +429,24 @@ pub(super) fn read_properties<T>(reader: &mut Reader<'_>, node: &Node, rows: &[S
 pub(super) fn write_block<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {
-        if let Form::Custom { write, .. } = row.form {
-            write(writer, row.name, &model);
-        } else if let Some(shown) = row.show(&mut model, &mut default) {
-            match shown {
-                Shown::Raw(value) => writer.begin(row.name).raw(&value),
-                Shown::Text(text) => writer.begin(row.name).text(&text),
+        match &row.form {
+            Form::Custom { write, .. } => write(writer, row.name, &model),
+            Form::Node(form) => form.write(writer, row.name, &mut model, &mut default),
+            _ => {
+                if let Some(shown) = row.show(&mut model, &mut default) {
+                    writer.begin(row.name).raw(&shown).end();
+                }
             }
-            .end();
         }
     }
 }
 
-/// Prints the properties that differ from `default`, behind the setting that was begun.
-pub(super) fn write_properties<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
+/// Prints the properties that differ from `default`, after the setting that was begun.
+fn write_properties<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {
-        match row.show(&mut model, &mut default) {
-            Some(Shown::Raw(value)) => writer.raw_property(row.name, &value),
-            Some(Shown::Text(text)) => writer.property(row.name, &text),
-            None => continue,
-        };
+        if let Some(shown) = row.show(&mut model, &mut default) {
+            writer.raw_property(row.name, &shown);
+        }
     }
 }

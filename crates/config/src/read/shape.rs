@@ -1,8 +1,7 @@
 //! Shapes of settings: the number of values, the properties, the block.
 
 use super::setting::names;
-use super::step::STEPS;
-use super::{Reader, cache, files, pages, php, process, proxy};
+use super::{Reader, cache, files, log, pages, php, process, proxy, site, step};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::syntax::{Node, Property};
@@ -14,39 +13,72 @@ pub(super) const VALUES_MAX: usize = 10_000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Fewest and most values.
-    pub(super) arguments: (usize, usize),
+    arguments: (usize, usize),
+    /// The properties that have no row of their own.
     pub(super) properties: &'static [&'static str],
-    pub(super) block: BlockRule,
+    block: BlockRule,
+    /// The parts of which a setting has at least one: `memory, disk, or both`. Empty: it may have none.
+    needs: &'static str,
     /// How it is written, for those who wrote it otherwise.
     pub(super) example: &'static str,
 }
 
 /// True if a setting has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BlockRule {
+enum BlockRule {
     None,
     Optional,
     Needed,
 }
 
 impl Shape {
-    /// One value, no properties, no block.
-    pub(super) const fn value(example: &'static str) -> Self {
-        Self { arguments: (1, 1), properties: &[], block: BlockRule::None, example }
+    /// No value, no properties, no block.
+    pub(super) const fn none(example: &'static str) -> Self {
+        Self { arguments: (0, 0), properties: &[], block: BlockRule::None, needs: "", example }
     }
 
-    /// Whatever a setting's own reader makes of it.
+    /// One value, no properties, no block.
+    pub(super) const fn value(example: &'static str) -> Self {
+        Self::none(example).takes(1, 1)
+    }
+
+    /// Some values, no properties, no block.
+    pub(super) const fn values(least: usize, example: &'static str) -> Self {
+        Self::none(example).takes(least, VALUES_MAX)
+    }
+
+    /// As the setting's own reader checks it.
     pub(super) const fn any() -> Self {
-        Self::value("")
+        Self::none("")
     }
 
     pub(super) const fn is_any(&self) -> bool {
         self.example.is_empty()
     }
 
-    /// Some values, no properties, no block.
-    pub(super) const fn values(least: usize, example: &'static str) -> Self {
-        Self { arguments: (least, VALUES_MAX), properties: &[], block: BlockRule::None, example }
+    /// The same with so many values.
+    pub(super) const fn takes(self, least: usize, most: usize) -> Self {
+        Self { arguments: (least, most), ..self }
+    }
+
+    /// The same with these properties, which have no row.
+    pub(super) const fn with(self, properties: &'static [&'static str]) -> Self {
+        Self { properties, ..self }
+    }
+
+    /// The same with a block, if one is given.
+    pub(super) const fn may_have_block(self) -> Self {
+        Self { block: BlockRule::Optional, ..self }
+    }
+
+    /// The same with a block.
+    pub(super) const fn has_block(self) -> Self {
+        Self { block: BlockRule::Needed, ..self }
+    }
+
+    /// The same with one of these parts at least.
+    pub(super) const fn needs(self, needs: &'static str) -> Self {
+        Self { needs, ..self }
     }
 }
 
@@ -57,17 +89,17 @@ pub(super) struct SeenSettings<'a>(Vec<(&'a str, Span)>);
 /// Where each setting belongs, for those who put it elsewhere.
 fn homes() -> [(&'static str, Vec<&'static str>); 12] {
     let top = [&names(process::SETTINGS)[..], &["site"]].concat().into_iter().filter(|name| *name != "cache").collect();
-    let steps = STEPS.iter().copied().chain(["allow", "deny"]).collect();
+    let steps = step::names().collect();
     let in_files = names(files::SETTINGS).into_iter().filter(|name| *name != "cache").collect();
     let in_proxy = names(proxy::SETTINGS).into_iter().filter(|name| !matches!(*name, "tls" | "host")).collect();
     [
         ("belongs at the top level of the file", top),
-        ("belongs in a `site` block, not in a route", vec!["listen", "tls", "recheck", "watch", "log"]),
+        ("belongs in a `site` block, not in a route", names(site::SETTINGS)),
         ("belongs in a `site` or `route` block", steps),
         ("belongs in the block of `files`", in_files),
         ("belongs in the first block of a `route`", vec!["match"]),
-        ("belongs in the block of `timeouts`", names(process::TIMEOUT_SETTINGS)),
-        ("belongs in the block of `log`", vec!["fields", "rotate", "mode"]),
+        ("belongs in the block of `timeouts`", names(process::TIMEOUTS.block)),
+        ("belongs in the block of `log`", names(log::LOG.block)),
         ("belongs in the block of `proxy`, `php`, `pages` or `page`", vec!["trust"]),
         ("belongs in the block of `proxy`", in_proxy),
         ("belongs in the block of `php`", names(php::SETTINGS)),
@@ -128,16 +160,24 @@ impl Reader<'_> {
     /// Holds a setting against its shape. What is too much is reported; `false` when values are missing, so that
     /// nobody reads them.
     pub(super) fn shape(&mut self, node: &Node, shape: &Shape) -> bool {
+        self.shape_with(node, shape, &[])
+    }
+
+    /// The same for a setting some of whose properties have rows: these.
+    pub(super) fn shape_with(&mut self, node: &Node, shape: &Shape, properties: &[&'static str]) -> bool {
         let name = &node.name;
         let (least, most) = shape.arguments;
         let complete = node.arguments.len() >= least;
+        let mut report = |code, span, message: String| {
+            self.report.add(code, span, message).note(format!("as in: {}", shape.example));
+        };
         if !complete {
             let message = match least - node.arguments.len() {
                 1 if least == 1 => format!("`{name}` needs a value"),
                 1 => format!("`{name}` needs one more value"),
                 more => format!("`{name}` needs {more} more values"),
             };
-            self.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
+            report(Code::ValueMissing, node.span, message);
         }
         if let Some(extra) = node.arguments.get(most) {
             let message = match most {
@@ -145,40 +185,42 @@ impl Reader<'_> {
                 1 => format!("`{name}` takes one value"),
                 _ => format!("`{name}` takes {most} values"),
             };
-            self.report.add(Code::ValueUnexpected, extra.span, message).note(format!("as in: {}", shape.example));
+            report(Code::ValueUnexpected, extra.span, message);
         }
-        self.properties(node, shape);
+        if !shape.needs.is_empty() && node.arguments.is_empty() && node.properties.is_empty() && node.children.is_none()
+        {
+            let code = if most > 0 { Code::ValueMissing } else { Code::PropertyMissing };
+            report(code, node.span, format!("`{name}` needs {}", shape.needs));
+        }
         match (&node.children, shape.block) {
             (Some(_), BlockRule::None) => {
-                let message = format!("`{name}` takes no block");
-                self.report.add(Code::BlockUnexpected, node.span, message).note(format!("as in: {}", shape.example));
+                report(Code::BlockUnexpected, node.span, format!("`{name}` takes no block"));
             }
             (None, BlockRule::Needed) => {
-                let message = format!("`{name}` needs a block");
-                self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
+                report(Code::BlockMissing, node.span, format!("`{name}` needs a block"));
             }
             (Some(children), BlockRule::Needed) if children.is_empty() => {
-                let message = format!("the block of `{name}` is empty");
-                self.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", shape.example));
+                report(Code::BlockMissing, node.span, format!("the block of `{name}` is empty"));
             }
             _ => {}
         }
+        self.properties(node, shape, &[properties, shape.properties].concat());
         complete
     }
 
-    fn properties(&mut self, node: &Node, shape: &Shape) {
+    fn properties(&mut self, node: &Node, shape: &Shape, allowed: &[&'static str]) {
         for (index, property) in node.properties.iter().enumerate() {
-            if !shape.properties.contains(&property.name.as_str()) {
+            if !allowed.contains(&property.name.as_str()) {
                 let message = format!("`{}` has no property `{}`", node.name, property.name);
-                let near = nearest(&property.name, shape.properties);
+                let near = nearest(&property.name, allowed);
                 let draft = self.report.add(Code::PropertyUnknown, property.span, message);
                 if let Some(near) = near {
                     draft.label(format!("did you mean `{near}`?"));
                 }
-                if shape.properties.is_empty() {
+                if allowed.is_empty() {
                     draft.note(format!("it has none; as in: {}", shape.example));
                 } else {
-                    draft.note(format!("allowed here: {}", shape.properties.join(", ")));
+                    draft.note(format!("allowed here: {}", allowed.join(", ")));
                 }
             } else if let Some(first) = node.properties[..index].iter().find(|first| first.name == property.name) {
                 let message = format!("`{}` is given twice", property.name);
@@ -229,6 +271,27 @@ impl Reader<'_> {
         }
         draft.note(format!("allowed here: {}", allowed.join(", ")));
     }
+}
+
+/// True if a list that has the property `off` is switched off; it has entries or is off, and never both or neither.
+/// `shape` has been checked.
+pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
+    if !shape.properties.contains(&"off") {
+        return false;
+    }
+    let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
+    match (off, node.arguments.first()) {
+        (true, Some(value)) => {
+            let message = format!("`{}` has entries and is switched off", node.name);
+            reader.report.add(Code::Contradiction, value.span, message);
+        }
+        (false, None) => {
+            let message = format!("`{}` needs a value, or off=#true", node.name);
+            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
+        }
+        _ => {}
+    }
+    off
 }
 
 /// A property by name; of several the last, as KDL has it.

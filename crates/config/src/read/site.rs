@@ -5,36 +5,64 @@ use super::check::Listeners;
 use super::log::Logs;
 use super::parse;
 use super::php;
-use super::shape::{BlockRule, SeenSettings, Shape, VALUES_MAX, property};
-use super::step::{self, STEPS};
+use super::setting::{Group, Parsed, Setting, names, read_row, write_block};
+use super::shape::{SeenSettings, Shape, VALUES_MAX, property};
+use super::step;
 use crate::code::Code;
-use crate::model::{Certificate, Listener, Protocol, Site};
+use crate::encode::{SettingWriter, path};
+use crate::model::{Certificate, Listener, Place, Protocol, Site};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Settings of a site that are no steps.
-const SETTINGS: &[&str] = &["listen", "tls", "log", "recheck", "watch"];
+const SHAPE: Shape = Shape::none("site \"example.com\" { files \"/srv/www\" }").takes(0, VALUES_MAX).has_block();
+const TLS: Shape = Shape::none("tls cert=\"chain.pem\" key=\"key.pem\"").takes(0, 1).with(&["cert", "key"]);
 
-const SHAPE: Shape = Shape {
-    arguments: (0, VALUES_MAX),
-    properties: &[],
-    block: BlockRule::Needed,
-    example: "site \"example.com\" { files \"/srv/www\" }",
+/// `listen`, without its address.
+const LISTEN: Group<Listener> = Group {
+    shape: Shape::value("listen \"0.0.0.0:443\" tls=#true"),
+    properties: &[
+        Setting::value(
+            "tls",
+            "",
+            &Parsed {
+                read: |reader, value| Some(if reader.flag(value)? { Protocol::Tls } else { Protocol::Plain }),
+                show: |protocol| format!("#{}", *protocol == Protocol::Tls),
+                field: |listener: &mut Listener| &mut listener.protocol,
+            },
+        ),
+        Setting::flag("h2c", "", |listener| &mut listener.http2_cleartext),
+        Setting::number("redirect-https", "", 1..=65_535, |listener| &mut listener.redirect_https_port),
+    ],
+    block: &[],
 };
-const LISTEN: Shape = Shape {
-    arguments: (1, 1),
-    properties: &["tls", "h2c", "redirect-https"],
-    block: BlockRule::None,
-    example: "listen \"0.0.0.0:443\" tls=#true",
-};
-const TLS: Shape = Shape {
-    arguments: (0, 1),
-    properties: &["cert", "key"],
-    block: BlockRule::None,
-    example: "tls cert=\"chain.pem\" key=\"key.pem\"",
-};
-const RECHECK: Shape = Shape::value("recheck \"1s\"");
-const WATCH: Shape = Shape::value("watch #true");
+
+/// The settings of a site that are no steps. Listeners and the log are printed elsewhere.
+pub(super) const SETTINGS: &[Setting<Draft>] = &[
+    Setting::read_only("listen", Shape::any(), listen).repeated(),
+    Setting::custom(
+        "tls",
+        TLS,
+        |reader, node, draft| draft.site.certificate = certificate(reader, node),
+        |writer, name, draft| match &draft.site.certificate {
+            Some(Certificate::Internal) => writer.begin(name).text("internal").end(),
+            Some(Certificate::Files { chain, key, .. }) => {
+                writer.begin(name).property("cert", &path(chain)).property("key", &path(key)).end();
+            }
+            None => {}
+        },
+    ),
+    Setting::read_only("log", Shape::any(), |reader, node, draft| draft.site.log = draft.logs.site(reader, node)),
+    Setting::duration("recheck", "recheck \"1s\"", 0..=86_400_000, |draft| &mut draft.site.recheck_ms),
+    Setting::flag("watch", "watch #true", |draft| &mut draft.site.watch),
+];
+
+/// The site that is read, and what all sites have in common.
+#[derive(Clone, Default)]
+pub(super) struct Draft {
+    site: Site,
+    pub(super) listeners: Listeners,
+    pub(super) logs: Logs,
+}
 
 /// Where a site is served that does not say where.
 pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -42,119 +70,91 @@ pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Ad
 /// How long what is known of a file is believed, when nothing is said about it, in milliseconds.
 pub const RECHECK_MS_DEFAULT: u64 = 1_000;
 
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node, listeners: &mut Listeners, logs: &mut Logs) -> Site {
+pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> Site {
     reader.shape(node, &SHAPE);
-    let mut site = Site {
+    draft.site = Site {
         place: reader.place(node.span),
         hosts: hosts(reader, node),
         recheck_ms: RECHECK_MS_DEFAULT,
-        log: logs.of_all_sites(),
+        log: draft.logs.of_all_sites(),
         ..Site::default()
     };
     let mut seen = SeenSettings::default();
-    let mut steps = Vec::new();
-    let mut listens = false;
-    for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "listen" => {
-                listens = true;
-                listen(reader, child, &mut site, listeners);
-            }
-            name if !SETTINGS.contains(&name) => steps.push(child),
-            _ if !reader.first(&mut seen, child) => {}
-            "tls" => site.certificate = certificate(reader, child),
-            "log" => site.log = logs.site(reader, child),
-            "recheck" => {
-                if reader.shape(child, &RECHECK)
-                    && let Some(recheck_ms) = reader.duration(&child.arguments[0], 0..=86_400_000)
-                {
-                    site.recheck_ms = recheck_ms;
-                }
-            }
-            _ => {
-                if reader.shape(child, &WATCH) {
-                    site.watch = reader.flag(&child.arguments[0]).unwrap_or(false);
-                }
-            }
+    let children = || node.children.iter().flatten();
+    let mut steps: Vec<&Node> = Vec::new();
+    for child in children() {
+        if !read_row(reader, child, SETTINGS, &mut seen, draft) {
+            steps.push(child);
         }
     }
-    if !listens {
-        let listener = Listener {
-            place: reader.place(node.span),
-            address: ADDRESS_DEFAULT,
-            protocol: Protocol::Plain,
-            http2_cleartext: false,
-            redirect_https_port: None,
-        };
-        site.listeners.extend(listeners.insert(reader, listener, node.span));
+    if !children().any(|child| child.name == "listen") {
+        let listener = listener(reader.place(node.span), ADDRESS_DEFAULT);
+        draft.site.listeners.extend(draft.listeners.insert(reader, listener, node.span));
     }
-    let allowed: Vec<&str> = STEPS.iter().chain(SETTINGS).copied().collect();
-    site.block = step::read_block(reader, &steps, &allowed);
-    php::settle_roots(reader, node.span, &mut site.block);
+    let mut site = std::mem::take(&mut draft.site);
+    site.block = step::read_block(reader, &steps, &names(SETTINGS));
+    php::settle_roots(reader, node.span, &mut site);
     site
 }
 
+/// Prints the settings that are no steps, without listeners and the log.
+pub(crate) fn write(writer: &mut SettingWriter, site: &Site) {
+    let default = Draft { site: Site { recheck_ms: RECHECK_MS_DEFAULT, ..Site::default() }, ..Draft::default() };
+    let settings = Site { block: Vec::new(), ..site.clone() };
+    write_block(writer, SETTINGS, &Draft { site: settings, ..Draft::default() }, &default);
+}
+
+pub(crate) fn write_listener(writer: &mut SettingWriter, shown: &Listener) {
+    let default = listener(Place::default(), shown.address);
+    LISTEN.write(writer.begin("listen").text(&shown.address.to_string()), shown, &default);
+}
+
+const fn listener(place: Place, address: SocketAddr) -> Listener {
+    Listener { place, address, protocol: Protocol::Plain, http2_cleartext: false, redirect_https_port: None }
+}
+
 fn hosts(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
-    let mut hosts: Vec<String> = Vec::new();
-    for value in &node.arguments {
-        let Some(host) = reader.line(value) else { continue };
+    let mut hosts = reader.list(&node.arguments, "this host", |reader, value| {
+        let host = reader.line(value)?;
         if let Some(fault) = parse::host_fault(&host) {
             let draft = reader.report.add(Code::HostBad, value.span, format!("`{host}` is not a valid host name"));
             draft.label(fault);
-            continue;
+            return None;
         }
-        let host = host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase();
-        if hosts.contains(&host) {
-            reader.same_twice(value.span, "this host");
-            continue;
-        }
-        hosts.push(host);
-    }
+        Some(host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase())
+    });
     if hosts.is_empty() {
         hosts.push("*".into());
     }
     hosts
 }
 
-fn listen(reader: &mut Reader<'_>, node: &Node, site: &mut Site, listeners: &mut Listeners) {
-    if !reader.shape(node, &LISTEN) {
-        return;
-    }
-    let flag = |reader: &mut Reader<'_>, name| {
-        property(node, name).and_then(|property| reader.flag(&property.value)).unwrap_or(false)
-    };
-    let tls = flag(reader, "tls");
-    let http2_cleartext = flag(reader, "h2c");
+fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
+    let mut described = listener(reader.place(node.span), ADDRESS_DEFAULT);
+    LISTEN.read(reader, node, &mut described);
+    let Some(value) = node.arguments.first() else { return };
     let redirect = property(node, "redirect-https");
-    let redirect_https_port = redirect.and_then(|port| reader.number(&port.value, 1..=65_535)).map(|port| port as u16);
-    for (name, present) in [("h2c", http2_cleartext), ("redirect-https", redirect.is_some())] {
-        if let (true, true, Some(property)) = (tls, present, property(node, name)) {
+    for (name, present) in [("h2c", described.http2_cleartext), ("redirect-https", redirect.is_some())] {
+        if let (Protocol::Tls, true, Some(property)) = (described.protocol, present, property(node, name)) {
             let message = format!("`{name}` is for plain HTTP, and this address speaks TLS");
             reader.report.add(Code::Contradiction, property.span, message);
             return;
         }
     }
-    let value = &node.arguments[0];
     for address in addresses(reader, value).unwrap_or_default() {
-        if let Some(property) = redirect.filter(|_| redirect_https_port == Some(address.port())) {
+        if let Some(property) = redirect.filter(|_| described.redirect_https_port == Some(address.port())) {
             let message = format!("port {} speaks plain HTTP and would redirect to itself", address.port());
             let draft = reader.report.add(Code::Contradiction, property.span, message);
             draft.label("the port where TLS is spoken, such as 443");
             return;
         }
-        let listener = Listener {
-            place: reader.place(node.span),
-            address,
-            protocol: if tls { Protocol::Tls } else { Protocol::Plain },
-            http2_cleartext,
-            redirect_https_port,
-        };
-        let Some(index) = listeners.insert(reader, listener, node.span) else { continue };
-        if site.listeners.contains(&index) {
+        let listener = Listener { address, ..described.clone() };
+        let Some(index) = draft.listeners.insert(reader, listener, node.span) else { continue };
+        if draft.site.listeners.contains(&index) {
             reader.same_twice(value.span, &format!("the address {address}"));
             return;
         }
-        site.listeners.push(index);
+        draft.site.listeners.push(index);
     }
 }
 
@@ -186,7 +186,6 @@ fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> 
 }
 
 fn certificate(reader: &mut Reader<'_>, node: &Node) -> Option<Certificate> {
-    reader.shape(node, &TLS);
     if let Some(value) = node.arguments.first() {
         reader.word(value, &[((), "internal")])?;
         if let Some(property) = node.properties.first() {

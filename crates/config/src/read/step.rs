@@ -9,7 +9,8 @@ use super::parse;
 use super::php;
 use super::proxy;
 use super::route;
-use super::shape::{BlockRule, Shape, VALUES_MAX, property};
+use super::setting::{Setting, read_block as read_rows};
+use super::shape::{Shape, VALUES_MAX, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
@@ -17,59 +18,66 @@ use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_fixed;
 use std::ops::RangeInclusive;
 
-/// The names of all steps.
-pub(super) const STEPS: &[&str] = &[
-    "files",
-    "proxy",
-    "pages",
-    "page",
-    "php",
-    "route",
-    "redirect",
-    "rewrite",
-    "respond",
-    "metrics",
-    "cache",
-    "header",
-    "access",
-    "allow",
-    "deny",
-    "basic-auth",
-    "rate-limit",
-    "cors",
-    "early-hints",
-    "error",
-    "include",
+/// A step: its name, its shape, and how it is read.
+struct StepRow {
+    name: &'static str,
+    shape: Shape,
+    read: fn(&mut Reader<'_>, &Node) -> Option<StepKind>,
+}
+
+const fn row(name: &'static str, shape: Shape, read: fn(&mut Reader<'_>, &Node) -> Option<StepKind>) -> StepRow {
+    StepRow { name, shape, read }
+}
+
+const STEPS: &[StepRow] = &[
+    row("files", files::SHAPE, |reader, node| {
+        Some(StepKind::Handler(Handler::Files(Box::new(files::read(reader, node)?))))
+    }),
+    row("proxy", proxy::SHAPE, |reader, node| {
+        Some(StepKind::Handler(Handler::Proxy(Box::new(proxy::read(reader, node)))))
+    }),
+    row("pages", pages::PAGES, |reader, node| {
+        Some(StepKind::Handler(Handler::Pages(Box::new(pages::read(reader, node)?))))
+    }),
+    row("page", pages::PAGE, |reader, node| {
+        Some(StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))))
+    }),
+    row("php", php::SHAPE, |reader, node| Some(StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))))),
+    row("route", route::ROUTE, |reader, node| Some(StepKind::Route(route::route(reader, node)))),
+    row("redirect", route::REDIRECT, route::redirect),
+    row("rewrite", REWRITE, |reader, node| rewrite(reader, node).map(StepKind::Rewrite)),
+    row("respond", RESPOND, |reader, node| Some(StepKind::Handler(Handler::Respond(respond(reader, node)?)))),
+    row("metrics", Shape::none("metrics"), |_, _| Some(StepKind::Handler(Handler::Metrics))),
+    row("cache", Shape::any(), |reader, node| Some(StepKind::Cache(Box::new(cache::read(reader, node)?)))),
+    row("header", HEADER, |reader, node| {
+        Some(StepKind::Header(field_changes(reader, node, HEADER.example, find_owned, &[])))
+    }),
+    row("access", Shape::any(), |reader, node| Some(StepKind::Access(guard::access(reader, node)))),
+    row("allow", guard::RULE, |reader, node| Some(rules(reader, node))),
+    row("deny", guard::RULE, |reader, node| Some(rules(reader, node))),
+    row("basic-auth", Shape::any(), |reader, node| Some(StepKind::BasicAuth(guard::basic_auth(reader, node)))),
+    row("rate-limit", Shape::any(), |reader, node| guard::rate_limit(reader, node).map(StepKind::RateLimit)),
+    row("cors", Shape::any(), |reader, node| Some(StepKind::Cors(guard::cors(reader, node)))),
+    row("early-hints", HINTS, |reader, node| Some(StepKind::EarlyHints(early_hints(reader, node)))),
+    row("error", ERROR, |reader, node| error_page(reader, node).map(StepKind::ErrorPage)),
+    // Read with the files; here for suggestions.
+    row("include", Shape::any(), |_, _| None),
 ];
 
-const HEADER: Shape = Shape {
-    arguments: (0, 2),
-    properties: &[],
-    block: BlockRule::Optional,
-    example: "header \"X-Frame-Options\" \"DENY\", or header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
-};
-const SET: Shape = Shape { arguments: (2, 2), ..Shape::value("set \"X-Frame-Options\" \"DENY\"") };
-const REMOVE: Shape = Shape::values(1, "remove \"Server\"");
+/// The names of all steps.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().map(|row| row.name)
+}
+
+const HEADER: Shape =
+    Shape::none("header \"X-Frame-Options\" \"DENY\", or header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }")
+        .takes(0, 2)
+        .may_have_block();
+const SET: Shape = Shape::value("set \"X-Frame-Options\" \"DENY\"").takes(2, 2);
 const HINTS: Shape = Shape::values(1, "early-hints \"</app.css>; rel=preload; as=style\"");
-const ERROR: Shape = Shape {
-    arguments: (1, VALUES_MAX),
-    properties: &["file"],
-    block: BlockRule::None,
-    example: "error 404 file=\"404.html\"",
-};
-const REWRITE: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["strip-prefix", "to"],
-    block: BlockRule::None,
-    example: "rewrite to=\"/index.php\"",
-};
-const RESPOND: Shape = Shape {
-    arguments: (1, 2),
-    properties: &["type"],
-    block: BlockRule::None,
-    example: "respond 200 \"hello\" type=\"text/plain\"",
-};
-const METRICS: Shape = Shape { arguments: (0, 0), properties: &[], block: BlockRule::None, example: "metrics" };
+const ERROR: Shape = Shape::none("error 404 file=\"404.html\"").takes(1, VALUES_MAX).with(&["file"]);
+const REWRITE: Shape = Shape::none("rewrite to=\"/index.php\"").with(&["strip-prefix", "to"]);
+const RESPOND: Shape = Shape::none("respond 200 \"hello\" type=\"text/plain\"").takes(1, 2).with(&["type"]);
 
 /// The type of a text that is answered, when none is given.
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
@@ -82,17 +90,21 @@ fn find_owned(name: &str) -> Option<&'static str> {
     is_fixed(name.as_bytes()).then_some("")
 }
 
-/// Reads steps in their order; `allowed` is for messages. Allow and deny that follow one another are one step.
-pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], allowed: &[&str]) -> Vec<Step> {
+/// Reads steps in their order; `others` are the settings that may stand beside them, for messages. Allow and deny that
+/// follow one another are one step.
+pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], others: &[&'static str]) -> Vec<Step> {
     let mut block: Vec<Step> = Vec::new();
     let mut spans: Vec<Span> = Vec::new();
     let mut follows_rule = false;
     for node in nodes {
-        let is_rule = matches!(node.name.as_str(), "allow" | "deny");
-        if !STEPS.contains(&node.name.as_str()) {
-            reader.unknown(node, allowed);
+        let Some(row) = STEPS.iter().find(|row| row.name == node.name) else {
+            reader.unknown(node, &names().chain(others.iter().copied()).collect::<Vec<_>>());
             continue;
+        };
+        if !row.shape.is_any() {
+            reader.shape(node, &row.shape);
         }
+        let is_rule = matches!(row.name, "allow" | "deny");
         if is_rule
             && follows_rule
             && let Some(Step { kind: StepKind::Access(access), .. }) = block.last_mut()
@@ -101,7 +113,7 @@ pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], allowed: &[&s
             continue;
         }
         follows_rule = is_rule;
-        if let Some(kind) = read_step(reader, node) {
+        if let Some(kind) = (row.read)(reader, node) {
             block.push(Step { place: reader.place(node.span), kind });
             spans.push(node.span);
         }
@@ -110,39 +122,45 @@ pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], allowed: &[&s
     block
 }
 
-fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
-    Some(match node.name.as_str() {
-        "route" => StepKind::Route(route::route(reader, node)),
-        "redirect" => route::redirect(reader, node)?,
-        "rewrite" => StepKind::Rewrite(rewrite(reader, node)?),
-        "respond" => StepKind::Handler(Handler::Respond(respond(reader, node)?)),
-        "files" => StepKind::Handler(Handler::Files(Box::new(files::read(reader, node)?))),
-        "metrics" => {
-            reader.shape(node, &METRICS);
-            StepKind::Handler(Handler::Metrics)
-        }
-        "proxy" => StepKind::Handler(Handler::Proxy(Box::new(proxy::read(reader, node)))),
-        "pages" => StepKind::Handler(Handler::Pages(Box::new(pages::folder(reader, node)?))),
-        "page" => StepKind::Handler(Handler::Page(Box::new(pages::page(reader, node)?))),
-        "php" => StepKind::Handler(Handler::Php(Box::new(php::read(reader, node)?))),
-        "cache" => StepKind::Cache(Box::new(cache::read(reader, node)?)),
-        "header" => {
-            reader.shape(node, &HEADER);
-            StepKind::Header(field_changes(reader, node, &HEADER, find_owned, &[]))
-        }
-        "allow" | "deny" => {
-            let mut access = Access { rules: Vec::new() };
-            guard::rules(reader, node, &mut access);
-            StepKind::Access(access)
-        }
-        "access" => StepKind::Access(guard::access(reader, node)),
-        "rate-limit" => StepKind::RateLimit(guard::rate_limit(reader, node)?),
-        "basic-auth" => StepKind::BasicAuth(guard::basic_auth(reader, node)),
-        "cors" => StepKind::Cors(guard::cors(reader, node)),
-        "early-hints" => StepKind::EarlyHints(early_hints(reader, node)),
-        "error" => StepKind::ErrorPage(error_page(reader, node)?),
-        _ => return None,
+fn rules(reader: &mut Reader<'_>, node: &Node) -> StepKind {
+    let mut access = Access { rules: Vec::new() };
+    guard::rules(reader, node, &mut access);
+    StepKind::Access(access)
+}
+
+/// Header operations while they are read.
+struct Operations {
+    list: Vec<FieldOp>,
+    /// Names that may not be changed.
+    owned: FindOwned,
+    /// Variables that values must not contain.
+    without: &'static [&'static str],
+}
+
+const OPERATIONS: &[Setting<Operations>] = &[
+    Setting::read_only("set", SET, |reader, node, operations: &mut Operations| {
+        operations.read(reader, node, FieldOp::Set);
     })
+    .repeated(),
+    Setting::read_only("add", SET, |reader, node, operations: &mut Operations| {
+        operations.read(reader, node, FieldOp::Add);
+    })
+    .repeated(),
+    Setting::read_only("remove", Shape::values(1, "remove \"Server\""), |reader, node, operations: &mut Operations| {
+        let names = node.arguments.iter().filter_map(|name| field_name(reader, name, operations.owned));
+        operations.list.extend(names.map(FieldOp::Remove));
+    })
+    .repeated(),
+];
+
+impl Operations {
+    /// The name and the value of `node`, if it has both.
+    fn read(&mut self, reader: &mut Reader<'_>, node: &Node, make: fn(String, String) -> FieldOp) {
+        let [name, value, ..] = &node.arguments[..] else { return };
+        let (name, text) = (field_name(reader, name, self.owned), field_value(reader, value));
+        let text = text.filter(|text| reader.check_field_text(value.span, text, self.without));
+        self.list.extend(name.zip(text).map(|(name, text)| make(name, text)));
+    }
 }
 
 /// Header operations: one in a line, or several in a block. The shape of `node` has been checked. Names that `owned`
@@ -150,55 +168,26 @@ fn read_step(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
 pub(super) fn field_changes(
     reader: &mut Reader<'_>,
     node: &Node,
-    shape: &Shape,
+    example: &str,
     owned: FindOwned,
-    without: &[&str],
+    without: &'static [&'static str],
 ) -> Vec<FieldOp> {
     let kind = &node.name;
-    let mut operations = Vec::new();
+    let mut operations = Operations { list: Vec::new(), owned, without };
     match (&node.arguments[..], &node.children) {
         ([], None) => {
             let message = format!("`{kind}` needs a name and a value, or a block");
-            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {}", shape.example));
+            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {example}"));
         }
         ([name], _) => {
             let message = format!("`{kind}` needs a value behind the name");
             let draft = reader.report.add(Code::ValueMissing, name.span, message);
             draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
         }
-        ([name, value, ..], _) => operations.extend(set(reader, name, value, (owned, without), FieldOp::Set)),
-        _ => {}
+        _ => operations.read(reader, node, FieldOp::Set),
     }
-    for child in node.children.iter().flatten() {
-        match child.name.as_str() {
-            "set" | "add" => {
-                if reader.shape(child, &SET) {
-                    let make = if child.name == "set" { FieldOp::Set } else { FieldOp::Add };
-                    operations.extend(set(reader, &child.arguments[0], &child.arguments[1], (owned, without), make));
-                }
-            }
-            "remove" => {
-                reader.shape(child, &REMOVE);
-                for name in &child.arguments {
-                    operations.extend(field_name(reader, name, owned).map(FieldOp::Remove));
-                }
-            }
-            _ => reader.unknown(child, &["set", "add", "remove"]),
-        }
-    }
-    operations
-}
-
-fn set(
-    reader: &mut Reader<'_>,
-    name: &Value,
-    value: &Value,
-    (owned, without): (FindOwned, &[&str]),
-    make: fn(String, String) -> FieldOp,
-) -> Option<FieldOp> {
-    let (name, text) = (field_name(reader, name, owned), field_value(reader, value));
-    let text = text.filter(|text| reader.check_field_text(value.span, text, without));
-    Some(make(name?, text?))
+    read_rows(reader, node, OPERATIONS, &mut operations);
+    operations.list
 }
 
 /// A field name that may be changed, as it was written.
@@ -242,7 +231,6 @@ pub(super) fn field_value(reader: &mut Reader<'_>, value: &Value) -> Option<Stri
 }
 
 fn early_hints(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
-    reader.shape(node, &HINTS);
     let mut links = Vec::new();
     for value in &node.arguments {
         let Some(link) = field_value(reader, value) else { continue };
@@ -272,22 +260,12 @@ pub(super) fn status(reader: &mut Reader<'_>, value: &Value, bounds: RangeInclus
 }
 
 fn error_page(reader: &mut Reader<'_>, node: &Node) -> Option<ErrorPage> {
-    reader.shape(node, &ERROR);
-    let mut statuses = Vec::new();
-    for value in &node.arguments {
-        let Some(status) = status(reader, value, 400..=599) else { continue };
-        if statuses.contains(&status) {
-            reader.same_twice(value.span, "this status");
-        } else {
-            statuses.push(status);
-        }
-    }
+    let statuses = reader.list(&node.arguments, "this status", |reader, value| status(reader, value, 400..=599));
     let file = reader.needed(node, "file", &ERROR)?;
     Some(ErrorPage { statuses, file: reader.path(&file.value)? })
 }
 
 fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
-    reader.shape(node, &REWRITE);
     match (property(node, "strip-prefix"), property(node, "to")) {
         (Some(prefix), None) => {
             let text = reader.line(&prefix.value)?;
@@ -336,13 +314,10 @@ pub(super) fn is_path(text: &Text) -> bool {
 }
 
 fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
-    if !reader.shape(node, &RESPOND) {
-        return None;
-    }
     let (status_value, body) = match &node.arguments[..] {
         [only] if matches!(only.scalar, Scalar::Text(_)) => (None, Some(only)),
         [first, rest @ ..] => (Some(first), rest.first()),
-        [] => (None, None),
+        [] => return None,
     };
     let status_code = status_value.map_or(Some(200), |value| status(reader, value, 200..=599));
     let body_text = body.map_or(Some(String::new()), |body| reader.text(body));
@@ -351,20 +326,17 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
         reader.report.add(Code::Contradiction, body.span, "an answer with this status has no content");
     }
     let content_type = match property(node, "type") {
-        None => Some(RESPOND_TYPE_DEFAULT.to_owned()),
+        None => RESPOND_TYPE_DEFAULT.to_owned(),
         Some(kind) => {
             let text = reader.text(&kind.value)?;
-            let fits = parse::is_media_type(&text);
-            if !fits {
-                let draft = reader.report.add(
-                    Code::MediaTypeBad,
-                    kind.value.span,
-                    format!("`{text}` is not a valid media type"),
-                );
+            if !parse::is_media_type(&text) {
+                let message = format!("`{text}` is not a valid media type");
+                let draft = reader.report.add(Code::MediaTypeBad, kind.value.span, message);
                 draft.label("as in \"text/plain; charset=utf-8\"");
+                return None;
             }
-            fits.then_some(text)
+            text
         }
     };
-    Some(Respond { status: status_code?, body: body_text?, content_type: content_type? })
+    Some(Respond { status: status_code?, body: body_text?, content_type })
 }

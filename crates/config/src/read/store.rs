@@ -1,23 +1,15 @@
 //! The cache store of all sites: memory, and folders on disks.
 
 use super::Reader;
-use super::setting::{Setting, read_properties, write_properties};
-use super::shape::{BlockRule, Shape};
+use super::setting::{Group, Setting};
+use super::shape::Shape;
 use crate::code::Code;
-use crate::encode::{SettingWriter, path};
+use crate::encode::path;
 use crate::model::StoreBudget;
 use crate::syntax::Node;
 use flatout_units::quantity::{self, exact_size};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-
-pub(super) const SHAPE: Shape = Shape {
-    arguments: (0, 0),
-    properties: &["memory", "hot-objects"],
-    block: BlockRule::Optional,
-    example: "store memory=\"256MiB\" hot-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }",
-};
-const DISK: Shape = Shape { arguments: (2, 2), ..Shape::value("disk \"/var/cache/flatout\" \"10GiB\"") };
 
 /// Volumes of one machine.
 const DISKS_MAX: usize = 64;
@@ -31,61 +23,39 @@ pub const HOT_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
 /// Bytes of one folder.
 const DISK_BYTES: RangeInclusive<u64> = 1 << 24..=1 << 50;
 
-const PROPERTIES: &[Setting<StoreBudget>] = &[
-    Setting::size("memory", SHAPE.example, MEMORY_BYTES, |budget| &mut budget.memory_bytes_max),
-    Setting::number("hot-objects", SHAPE.example, HOT_OBJECTS, |budget| &mut budget.hot_objects_max),
-];
+/// `store`.
+pub(super) const STORE: Group<StoreBudget> = Group {
+    shape: Shape::none("store memory=\"256MiB\" hot-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }")
+        .may_have_block()
+        .needs("memory, hot-objects or a disk"),
+    properties: &[
+        Setting::size("memory", "", MEMORY_BYTES, |budget| &mut budget.memory_bytes_max),
+        Setting::number("hot-objects", "", HOT_OBJECTS, |budget| &mut budget.hot_objects_max),
+    ],
+    block: &[Setting::custom(
+        "disk",
+        Shape::value("disk \"/var/cache/flatout\" \"10GiB\"").takes(2, 2),
+        disk,
+        |writer, name, store| {
+            for (folder, bytes_max) in &store.disks {
+                writer.begin(name).text(&path(folder)).text(&exact_size(*bytes_max)).end();
+            }
+        },
+    )
+    .repeated()],
+};
 
-pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> StoreBudget {
-    let mut budget = StoreBudget::default();
-    if node.properties.is_empty() && node.children.is_none() && node.arguments.is_empty() {
-        let draft = reader.report.add(Code::PropertyMissing, node.span, "`store` needs memory, hot-objects or a disk");
-        draft.note(format!("as in: {}", SHAPE.example));
-    }
-    read_properties(reader, node, PROPERTIES, &mut budget);
-    for child in node.children.iter().flatten() {
-        if child.name != "disk" {
-            reader.unknown(child, &["disk"]);
-        } else if let Some(disk) = disk(reader, child, &budget.disks) {
-            budget.disks.push(disk);
-        }
-    }
-    budget
-}
-
-pub(super) fn write(writer: &mut SettingWriter, store: &StoreBudget) {
-    let default = StoreBudget::default();
-    if *store == default {
-        return;
-    }
-    writer.begin("store");
-    write_properties(writer, PROPERTIES, store, &default);
-    if store.disks.is_empty() {
-        return writer.end();
-    }
-    writer.open();
-    for (folder, bytes_max) in &store.disks {
-        writer.begin("disk").text(&path(folder)).text(&exact_size(*bytes_max)).end();
-    }
-    writer.close();
-}
-
-fn disk(reader: &mut Reader<'_>, node: &Node, known: &[(PathBuf, u64)]) -> Option<(PathBuf, u64)> {
-    if !reader.shape(node, &DISK) {
-        return None;
-    }
+fn disk(reader: &mut Reader<'_>, node: &Node, store: &mut StoreBudget) {
     let (path, size) = (reader.path(&node.arguments[0]), reader.size(&node.arguments[1], DISK_BYTES));
-    let (path, size) = (path?, size?);
-    if let Some(other) = overlapping(known, &path) {
+    let (Some(path), Some(size)) = (path, size) else { return };
+    if let Some(other) = overlapping(&store.disks, &path) {
         let message = format!("{} and {} are not two volumes", other.display(), path.display());
         reader.report.add(Code::Contradiction, node.arguments[0].span, message).label("one folder for each volume");
-        return None;
-    }
-    if known.len() == DISKS_MAX {
+    } else if store.disks.len() == DISKS_MAX {
         reader.report.add(Code::NumberBounds, node.span, format!("more than {DISKS_MAX} disks"));
-        return None;
+    } else {
+        store.disks.push((path, size));
     }
-    Some((path, size))
 }
 
 /// The folder that has `path` within it, or is within `path`: its bytes would count twice, and be cleared away as

@@ -253,6 +253,41 @@ impl Reader<'_> {
         found.map(|(word, _)| *word)
     }
 
+    /// What `read` makes of `values`. One that is there already is reported as `what`.
+    pub(super) fn list<I: PartialEq>(
+        &mut self,
+        values: &[Value],
+        what: &str,
+        read: impl Fn(&mut Self, &Value) -> Option<I>,
+    ) -> Vec<I> {
+        let mut list = Vec::new();
+        for value in values {
+            match read(self, value) {
+                Some(entry) if list.contains(&entry) => self.same_twice(value.span, what),
+                entry => list.extend(entry),
+            }
+        }
+        list
+    }
+
+    /// The names that `read` makes of `values`. One that is there already, in whatever case, is reported.
+    pub(super) fn names(
+        &mut self,
+        values: &[Value],
+        read: impl Fn(&mut Self, &Value) -> Option<String>,
+    ) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for value in values {
+            match read(self, value) {
+                Some(name) if names.iter().any(|known| known.eq_ignore_ascii_case(&name)) => {
+                    self.same_twice(value.span, &format!("`{name}`"));
+                }
+                name => names.extend(name),
+            }
+        }
+        names
+    }
+
     /// Reports a list's entry that was there already.
     pub(super) fn same_twice(&mut self, span: Span, what: &str) {
         self.report.add(Code::SameTwice, span, format!("{what} is in the list twice"));

@@ -30,10 +30,13 @@ struct LoopRequest {
 
 /// Appends an error for each loop in `config`. `spec` is its compiled form, if it compiled.
 pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut Vec<String>) {
-    let mut proxies = Vec::new();
-    for site in &config.sites {
-        gather_proxies(&site.block, &mut proxies);
-    }
+    let proxies: Vec<(&Place, &Proxy)> = config
+        .steps()
+        .filter_map(|step| match &step.kind {
+            StepKind::Handler(Handler::Proxy(proxy)) => Some((&step.place, &**proxy)),
+            _ => None,
+        })
+        .collect();
     let leads_here = |proxy: &Proxy| {
         proxy.origins.iter().any(|origin| config.listeners.iter().any(|on| leads_to(origin, on.address)))
     };
@@ -155,34 +158,18 @@ fn apply(operations: &[FieldOp], fields: &mut Vec<(String, String)>) {
     }
 }
 
-fn gather_proxies<'a>(block: &'a [Step], proxies: &mut Vec<(&'a Place, &'a Proxy)>) {
-    for step in block {
-        match &step.kind {
-            StepKind::Route(route) => gather_proxies(&route.block, proxies),
-            StepKind::Handler(Handler::Proxy(proxy)) => proxies.push((&step.place, proxy)),
-            _ => {}
-        }
-    }
-}
-
 /// The root, and one path for each route pattern.
 fn sample_paths(config: &Config) -> Vec<String> {
-    fn gather(block: &[Step], paths: &mut Vec<String>) {
-        for step in block {
-            let StepKind::Route(route) = &step.kind else { continue };
-            for matcher in &route.matchers {
-                let Matcher::Path(patterns) = matcher else { continue };
-                paths.extend(patterns.iter().map(|pattern| {
-                    let path = pattern.replace('*', "any");
-                    if path.starts_with('/') { path } else { format!("/{path}") }
-                }));
-            }
-            gather(&route.block, paths);
-        }
-    }
     let mut paths = vec!["/".to_owned(), "/any".to_owned()];
-    for site in &config.sites {
-        gather(&site.block, &mut paths);
+    for step in config.steps() {
+        let StepKind::Route(route) = &step.kind else { continue };
+        for matcher in &route.matchers {
+            let Matcher::Path(patterns) = matcher else { continue };
+            paths.extend(patterns.iter().map(|pattern| {
+                let path = pattern.replace('*', "any");
+                if path.starts_with('/') { path } else { format!("/{path}") }
+            }));
+        }
     }
     paths.sort_unstable();
     paths.dedup();

@@ -36,7 +36,9 @@ const DEPTH_MAX: usize = 32;
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
         previous: sources.previous,
-        has_pages: config.sites.iter().flat_map(|site| &site.block).any(|step| has_pages(&step.kind)),
+        has_pages: config
+            .steps()
+            .any(|step| matches!(step.kind, StepKind::Handler(Handler::Pages(_) | Handler::Page(_)))),
         scripts: script_folders(config),
         errors: Vec::new(),
         path: String::new(),
@@ -87,46 +89,24 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
 }
 
-/// Returns whether the step, or one within it, runs active pages.
-fn has_pages(kind: &StepKind) -> bool {
-    match kind {
-        StepKind::Handler(Handler::Pages(_) | Handler::Page(_)) => true,
-        StepKind::Route(route) => route.block.iter().any(|step| has_pages(&step.kind)),
-        _ => false,
-    }
-}
-
-/// Returns whether the step, or one within it, forwards to other servers.
-fn forwards(kind: &StepKind) -> bool {
-    match kind {
-        StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)) => true,
-        StepKind::Route(route) => route.block.iter().any(|step| forwards(&step.kind)),
-        _ => false,
-    }
-}
-
 /// Returns whether a rule guards some paths and not others.
 fn has_guarded_routes(block: &Block) -> bool {
     block.steps.iter().any(|step| matches!(&step.kind, Kind::Route(route) if guards(&route.block)))
 }
 
-/// The names of the scripts and pages of `block`; `None` if there are none.
-fn names_of_scripts(block: &[model::Step]) -> Option<ScriptNames> {
-    fn add(block: &[model::Step], names: &mut ScriptNames) {
-        for step in block {
-            match &step.kind {
-                StepKind::Handler(Handler::Php(php)) => {
-                    names.suffixes.extend_from_slice(&php.split);
-                    names.index.extend_from_slice(&php.index);
-                }
-                StepKind::Handler(Handler::Pages(_)) => names.pages = true,
-                StepKind::Route(route) => add(&route.block, names),
-                _ => {}
+/// The names of the scripts and pages of `site`; `None` if there are none.
+fn names_of_scripts(site: &model::Site) -> Option<ScriptNames> {
+    let mut names = ScriptNames::default();
+    for step in site.steps() {
+        match &step.kind {
+            StepKind::Handler(Handler::Php(php)) => {
+                names.suffixes.extend_from_slice(&php.split);
+                names.index.extend_from_slice(&php.index);
             }
+            StepKind::Handler(Handler::Pages(_)) => names.pages = true,
+            _ => {}
         }
     }
-    let mut names = ScriptNames::default();
-    add(block, &mut names);
     (names != ScriptNames::default()).then_some(names)
 }
 
@@ -179,8 +159,10 @@ impl Compiler<'_> {
             hosts: site.hosts.clone(),
             name,
             log,
-            forwards: site.block.iter().any(|step| forwards(&step.kind)),
-            guarded_names: has_guarded_routes(&block).then(|| names_of_scripts(&site.block)).flatten(),
+            forwards: site
+                .steps()
+                .any(|step| matches!(step.kind, StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)))),
+            guarded_names: has_guarded_routes(&block).then(|| names_of_scripts(site)).flatten(),
             block,
         });
     }
@@ -502,9 +484,7 @@ impl Compiler<'_> {
         };
         let folder = self.open_folder(place, parent, site.watch)?;
         if let Err(fault) = folder.root.open_file(name.as_bytes()) {
-            let reason =
-                Served::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
-            let what = format!("the error page `{shown}` cannot be read: {reason}");
+            let what = format!("the error page `{shown}` cannot be read: {}", describe_fault(fault));
             self.fail(place, what, "name a file that this user may read");
             return None;
         }

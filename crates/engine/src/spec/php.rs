@@ -12,21 +12,11 @@ use std::sync::Arc;
 
 /// Every folder whose scripts are run by some site, and the suffixes of their names.
 pub(super) fn script_folders(config: &Config) -> Vec<(PathBuf, Vec<String>)> {
-    let mut folders = Vec::new();
-    for site in &config.sites {
-        each_php(&site.block, &mut |php| folders.push((real(&php.root), php.split.clone())));
-    }
-    folders
+    config.steps().filter_map(php_of).map(|php| (real(&php.root), php.split.clone())).collect()
 }
 
-fn each_php(block: &[model::Step], tell: &mut impl FnMut(&model::Php)) {
-    for step in block {
-        match &step.kind {
-            StepKind::Handler(Handler::Php(php)) => tell(php),
-            StepKind::Route(route) => each_php(&route.block, tell),
-            _ => {}
-        }
-    }
+fn php_of(step: &model::Step) -> Option<&model::Php> {
+    if let StepKind::Handler(Handler::Php(php)) = &step.kind { Some(php) } else { None }
 }
 
 /// The folder's canonical path; the path as written if that cannot be determined.
@@ -40,7 +30,7 @@ impl Compiler<'_> {
     pub(super) fn sources(&self, root: &Path, site: &model::Site) -> Option<Arc<SourceNames>> {
         let mut suffixes: Vec<String> = Vec::new();
         if !self.scripts.is_empty() {
-            each_php(&site.block, &mut |php| suffixes.extend_from_slice(&php.split));
+            suffixes.extend(site.steps().filter_map(php_of).flat_map(|php| &php.split).cloned());
             let root = real(root);
             for (folder, split) in &self.scripts {
                 if folder.starts_with(&root) || root.starts_with(folder) {

@@ -1,18 +1,23 @@
 //! Checks that the data of active pages is not in a folder that a `files` step serves, by canonical paths.
 
-use flatout_config::model::{self, Config, Handler, Place, StepKind, is_given_out};
+use flatout_config::model::{Config, Handler, Place, StepKind, is_given_out};
 use std::path::{Path, PathBuf};
 
 /// Data below a served folder: the place of the pages that store it, the problem, and the suggested remedy.
 pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
     let (mut roots, mut pages) = (Vec::new(), Vec::new());
-    for site in &config.sites {
-        gather(&site.block, &mut roots, &mut pages);
+    for step in config.steps() {
+        match &step.kind {
+            StepKind::Handler(Handler::Files(files)) => roots.push((whole(&files.root), files)),
+            StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => {
+                pages.push((&step.place, &found.settings));
+            }
+            _ => {}
+        }
     }
     if pages.is_empty() {
         return Vec::new();
     }
-    let roots: Vec<(PathBuf, &model::Files)> = roots.into_iter().map(|files| (whole(&files.root), files)).collect();
     let mut found = Vec::new();
     for (place, settings) in pages {
         let database = settings.database.as_ref();
@@ -38,23 +43,6 @@ pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
         }
     }
     found
-}
-
-fn gather<'c>(
-    block: &'c [model::Step],
-    roots: &mut Vec<&'c model::Files>,
-    pages: &mut Vec<(&'c Place, &'c model::PageSettings)>,
-) {
-    for step in block {
-        match &step.kind {
-            StepKind::Handler(Handler::Files(files)) => roots.push(files),
-            StepKind::Handler(Handler::Pages(found) | Handler::Page(found)) => {
-                pages.push((&step.place, &found.settings));
-            }
-            StepKind::Route(route) => gather(&route.block, roots, pages),
-            _ => {}
-        }
-    }
 }
 
 /// The canonical path of `path`, which may not exist yet: that of its existing parent, and the rest.
