@@ -1,12 +1,11 @@
 //! Flags of all serving commands: listeners, logs and timeouts.
 
 use clap::Args;
-use flatout_config::model::{
-    Certificate, Config, LOG_MODE_DEFAULT, Listener, Log, LogFormat, LogTarget, Place, Protocol, Rotation, Site, Step,
-    StepKind, Timeouts,
-};
+use flatout_config::model::{Certificate, Config, Listener, Log, Place, Protocol, Site, Step, StepKind};
 use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{ConfigSource, Failure, Options};
+use flatout_http::access::{LogDestination, LogFormat, LogSettings};
+use flatout_http::timeouts::Timeouts;
 use flatout_units::quantity::{MILLISECOND, parse_duration};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -149,9 +148,9 @@ impl ServerArgs {
         let listeners = self.listeners()?;
         let log = self.access_log.as_deref().map(|path| {
             if path == Path::new("-") {
-                log(LogTarget::Stdout, LogFormat::Combined)
+                log(LogDestination::Stdout, LogFormat::Combined)
             } else {
-                log(LogTarget::File(path.to_owned()), LogFormat::Combined)
+                log(LogDestination::File(path.to_owned()), LogFormat::Combined)
             }
         });
         let site = Site {
@@ -179,7 +178,7 @@ impl ServerArgs {
     pub(crate) fn show_requests(&self, config: &mut Config) {
         let is_watched = io::stdout().is_terminal() && io::stderr().is_terminal();
         if is_watched && config.logs.is_empty() && !self.print_config {
-            config.logs.push(log(LogTarget::Stdout, LogFormat::Short));
+            config.logs.push(log(LogDestination::Stdout, LogFormat::Short));
             for site in &mut config.sites {
                 site.log = Some(0);
             }
@@ -208,10 +207,10 @@ impl ServerArgs {
             idle_timeout_ms: self.idle_timeout,
             head_timeout_ms: self.head_timeout,
             body_timeout_ms: self.body_timeout,
-            stream_timeout_ms: Timeouts::default().stream_timeout_ms,
             write_timeout_ms: self.write_timeout,
             handshake_timeout_ms: self.handshake_timeout,
             drain_timeout_ms: self.drain_timeout,
+            ..Timeouts::DEFAULT
         }
     }
 
@@ -230,15 +229,8 @@ impl ServerArgs {
     }
 }
 
-fn log(target: LogTarget, format: LogFormat) -> Log {
-    Log {
-        place: Place::default(),
-        target,
-        format,
-        fields: Vec::new(),
-        rotation: Rotation::default(),
-        mode: LOG_MODE_DEFAULT,
-    }
+fn log(target: LogDestination, format: LogFormat) -> Log {
+    Log { place: Place::default(), settings: LogSettings { format, ..LogSettings::new(target) } }
 }
 
 #[cfg(test)]

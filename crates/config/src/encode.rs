@@ -15,7 +15,7 @@ pub fn to_kdl(config: &Config) -> String {
     let mut writer = SettingWriter::default();
     read::process::write(&mut writer, config);
     for (index, log) in config.logs.iter().enumerate() {
-        read::log::write(&mut writer, &log_name(index), log);
+        read::log::write(&mut writer, &log_name(index), &log.settings);
     }
     for site in &config.sites {
         writer.blank();

@@ -18,10 +18,7 @@ pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget}
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
-pub use process::{
-    Admin, CacheBudget, Config, LOG_FIELDS, LOG_MODE_DEFAULT, Listener, Log, LogFormat, LogTarget, PageOutputBudget,
-    Protocol, Rotation, Sockets, Timeouts,
-};
+pub use process::{Admin, CacheBudget, Config, Listener, Log, PageOutputBudget, Protocol, Sockets};
 pub use proxy::{
     Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
     PassiveHealth, Proxy, StatusField, StoreBudget,

@@ -1,7 +1,6 @@
 //! The first output lines: clickable URLs, and the served folder or origins.
 
 use crate::listeners::Address;
-use crate::logs::any_on_stdout;
 use crate::memory::default_bytes;
 use crate::source::ConfigSource;
 use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
@@ -32,7 +31,7 @@ pub(crate) fn announce(source: &ConfigSource, config: &Config, addresses: &[Addr
     };
     let _ = writeln!(text, "{what} with {workers} {plural}; Ctrl-C stops");
     // A closed stream is not a reason to stop.
-    let _ = if any_on_stdout(config) {
+    let _ = if config.logs_to_stdout() {
         io::stderr().write_all(text.as_bytes())
     } else {
         io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())

@@ -11,7 +11,6 @@ use crate::events::{EventReceiver, EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
-use crate::logs::any_on_stdout;
 use crate::shares::Shares;
 use crate::status::{StatusState, describe, phase_name};
 use crate::supervisor::Supervisor;
@@ -193,7 +192,7 @@ impl Control {
             ));
         }
         // The URLs come first on their stream, whichever it is.
-        let is_alone = !any_on_stdout(&self.config);
+        let is_alone = !self.config.logs_to_stdout();
         if let Some(warning) = self.root_warning.as_ref().filter(|_| is_alone) {
             say(warning);
         }

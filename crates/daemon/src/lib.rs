@@ -39,7 +39,6 @@ pub mod failure;
 pub mod here;
 mod inherit;
 mod listeners;
-mod logs;
 mod memory;
 mod metrics;
 mod prepare;

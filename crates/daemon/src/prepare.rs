@@ -2,7 +2,8 @@
 //! the configured user their owner. Existing ones are unchanged.
 
 use crate::failure::Failure;
-use flatout_config::model::{Config, LogTarget};
+use flatout_config::model::Config;
+use flatout_http::access::LogDestination;
 use flatout_net::process::Identity;
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdir, open};
 use rustix::io::Errno;
@@ -23,8 +24,8 @@ pub(crate) fn prepare_files(config: &Config, identity: Identity) -> Result<(), F
             identity.gid
         ))
     };
-    for log in &config.logs {
-        if let LogTarget::File(path) = &log.target
+    for log in config.logs.iter().map(|log| &log.settings) {
+        if let LogDestination::File(path) = &log.target
             && is_missing(path)
             && is_protected(path, 1)
         {

@@ -10,7 +10,6 @@ use crate::control::Control;
 use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, listen_options};
-use crate::logs::log_settings;
 use crate::memory::decide_budget;
 use crate::spec::{compile, open_pages};
 use crate::watch;
@@ -96,7 +95,7 @@ impl Control {
         })?;
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
-        let logs = self.logs.replace(&log_settings(&config)).map_err(Failure::usage)?;
+        let logs = self.logs.replace(&config.log_settings()).map_err(Failure::usage)?;
         Ok(Prepared { config, spec, applied, added, listeners, removed, certificates, logs })
     }
 

@@ -13,7 +13,6 @@ use crate::events::{EventSender, WorkerEvent, event_channel};
 use crate::failure::{Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, listen_options};
-use crate::logs::log_settings;
 use crate::prepare::prepare_files;
 use crate::privileges::{decide_identity, drop_privileges, root_warning};
 use crate::shares::{Shares, raise_open_files, share_descriptors};
@@ -32,9 +31,7 @@ use flatout_net::access::Logs;
 use flatout_net::counters::Counters;
 use flatout_net::handler::Handler;
 use flatout_net::process::Identity;
-use flatout_net::server::{
-    Phase, Settings, Signals, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
-};
+use flatout_net::server::{Phase, Settings, Signals, WorkerParts, command_channel, phase_channel, run_worker};
 use flatout_net::tls::TlsServer;
 use flatout_proxy::Accelerator;
 use flatout_serve::cache::CacheLimits;
@@ -223,7 +220,7 @@ fn open_services(config: &Config) -> Arc<Services> {
 
 fn open_logs(config: &Config) -> Result<Arc<Logs>, Failure> {
     let warn = |text: &str| say(&format!("warning: {text}"));
-    Logs::open(&log_settings(config), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
+    Logs::open(&config.log_settings(), Box::new(warn)).map(Arc::new).map_err(Failure::usage)
 }
 
 /// The admin socket: inherited from the previous process, or a new one. A socket that the flags do not name is optional, so
@@ -269,26 +266,11 @@ fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {
 fn settings(config: &Config, shares: Shares) -> Settings {
     Settings {
         limits: Limits::DEFAULT,
-        timeouts: timeouts(config),
+        timeouts: config.timeouts,
         connections_max: shares.connections_max,
         accept_batch: config.sockets.accept_batch as usize,
         quickack: config.sockets.quickack,
         sendfile: config.sockets.sendfile,
-    }
-}
-
-/// The configuration's timeouts, with defaults for the others.
-fn timeouts(config: &Config) -> Timeouts {
-    let asked = &config.timeouts;
-    Timeouts {
-        idle_timeout_ms: asked.idle_timeout_ms,
-        head_timeout_ms: asked.head_timeout_ms,
-        body_timeout_ms: asked.body_timeout_ms,
-        stream_timeout_ms: asked.stream_timeout_ms,
-        write_timeout_ms: asked.write_timeout_ms,
-        handshake_timeout_ms: asked.handshake_timeout_ms,
-        drain_timeout_ms: asked.drain_timeout_ms,
-        ..Timeouts::DEFAULT
     }
 }
 

@@ -6,7 +6,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`limits`] | limits on what a peer may send |
+//! | [`limits`], [`timeouts`] | limits on what a peer may send, and timeouts of a server |
+//! | [`access`] | settings of an access log, and the fields of a line |
 //! | [`refusal`] | reasons to refuse a message, with their status |
 //! | [`token`] | character classes of the grammars |
 //! | [`head`] | end of a head; line ends; field section |
@@ -26,6 +27,7 @@
 //!
 //! Absent by design: sockets, files, threads, a clock, logging, and allocation during request parsing.
 
+pub mod access;
 pub mod base64;
 pub mod body;
 pub mod chunked;
@@ -54,4 +56,5 @@ pub mod response;
 pub mod status;
 pub mod structured;
 pub mod target;
+pub mod timeouts;
 pub mod token;

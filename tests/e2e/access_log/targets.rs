@@ -2,13 +2,15 @@
 //! readers of what it logs.
 
 use crate::e2e::harness::{Folder, PATIENCE, read_response, read_to_end, wait_until};
+use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use flatout_http::limits::Limits;
-use flatout_net::access::{AccessField, Format, LogCount, LogDestination, LogSet, LogSettings, Logs, Rotation};
+use flatout_http::timeouts::Timeouts;
+use flatout_net::access::{LogCount, LogSet, Logs};
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::{Body, Head, Response};
 use flatout_net::server::{Command, Phase, run_worker};
-use flatout_net::server::{Listener, Protocol, Settings, Timeouts, WorkerParts, command_channel, phase_channel};
+use flatout_net::server::{Listener, Protocol, Settings, WorkerParts, command_channel, phase_channel};
 use flatout_net::shared::SharedBytes;
 use flatout_net::socket::{ListenOptions, bind_listener};
 use serde_json::Value;
@@ -128,7 +130,7 @@ fn read_by(program: &str, arguments: &[&str], text: &str) -> String {
 fn json_is_json_whatever_a_client_sends() {
     let logs = Folder::new();
     let path = logs.path().join("log");
-    let server = Inside::start(1, &[LogSettings { format: Format::Json, ..to_file(&path) }]);
+    let server = Inside::start(1, &[LogSettings { format: LogFormat::Json, ..to_file(&path) }]);
     let mut requests: Vec<Vec<u8>> = vec![
         b"GET /\"\x1b[31m\x07 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
         b"GET /a\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
@@ -188,7 +190,7 @@ fn rotation_by_size_under_load_loses_no_line() {
     const BYTES_MAX: u64 = 50_000;
     let logs = Folder::new();
     let rotation = Rotation { bytes_max: Some(BYTES_MAX), ..Rotation::default() };
-    let json = LogSettings { format: Format::Json, rotation, ..to_file(&logs.path().join("log")) };
+    let json = LogSettings { format: LogFormat::Json, rotation, ..to_file(&logs.path().join("log")) };
     let server = Inside::start(2, &[json]);
     thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -238,7 +240,7 @@ fn a_reload_under_load_loses_no_line() {
     let logs = Folder::new();
     let settings = |reload: usize| {
         let file = to_file(&logs.path().join(if reload.is_multiple_of(3) { "a" } else { "b" }));
-        LogSettings { format: if reload.is_multiple_of(2) { Format::Combined } else { Format::Json }, ..file }
+        LogSettings { format: if reload.is_multiple_of(2) { LogFormat::Combined } else { LogFormat::Json }, ..file }
     };
     let server = Inside::start(2, &[settings(0)]);
     let (address, done) = (server.address, AtomicBool::new(false));
@@ -283,7 +285,7 @@ fn syslog_gets_the_lines() {
     let fields = vec![AccessField::Status, AccessField::Target];
     let server = Inside::start(
         2,
-        &[LogSettings { format: Format::Json, fields, ..LogSettings::new(LogDestination::Syslog(path)) }],
+        &[LogSettings { format: LogFormat::Json, fields, ..LogSettings::new(LogDestination::Syslog(path)) }],
     );
     for number in 0..REQUESTS {
         server.exchange(format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());

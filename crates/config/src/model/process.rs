@@ -1,6 +1,8 @@
 //! Settings of the whole process.
 
 use super::{Place, Site, Step, StoreBudget};
+use flatout_http::access::{LogDestination, LogSettings};
+use flatout_http::timeouts::Timeouts;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -46,6 +48,16 @@ impl Config {
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.sites.iter().flat_map(Site::steps)
     }
+
+    /// The settings of all logs, by index.
+    pub fn log_settings(&self) -> Vec<LogSettings> {
+        self.logs.iter().map(|log| log.settings.clone()).collect()
+    }
+
+    /// Returns true if any log uses standard output, which is then reserved for it.
+    pub fn logs_to_stdout(&self) -> bool {
+        self.logs.iter().any(|log| log.settings.target == LogDestination::Stdout)
+    }
 }
 
 /// The admin socket.
@@ -82,33 +94,6 @@ pub enum Protocol {
     Plain,
     /// https.
     Tls,
-}
-
-/// How long to wait for what, in milliseconds; see `flatout_net::server::Timeouts` for the meanings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Timeouts {
-    pub idle_timeout_ms: u64,
-    pub head_timeout_ms: u64,
-    pub body_timeout_ms: u64,
-    pub stream_timeout_ms: u64,
-    pub write_timeout_ms: u64,
-    pub handshake_timeout_ms: u64,
-    pub drain_timeout_ms: u64,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            idle_timeout_ms: 60_000,
-            head_timeout_ms: 10_000,
-            body_timeout_ms: 30_000,
-            stream_timeout_ms: 3_600_000,
-            write_timeout_ms: 30_000,
-            handshake_timeout_ms: 10_000,
-            drain_timeout_ms: 10_000,
-        }
-    }
 }
 
 /// How sockets are opened and used, to measure what each feature is worth; see `flatout_net::socket::ListenOptions` and
@@ -176,72 +161,6 @@ impl Default for PageOutputBudget {
 pub struct Log {
     /// Where it was asked for.
     pub place: Place,
-    /// Where lines go.
-    pub target: LogTarget,
-    /// How a line looks.
-    pub format: LogFormat,
-    /// The fields of a JSON line, of [`LOG_FIELDS`] and in this order; empty means all.
-    pub fields: Vec<&'static str>,
-    /// When a file is rotated.
-    pub rotation: Rotation,
-    /// The permissions of a file that is created.
-    pub mode: u32,
-}
-
-/// The permissions of a log's file, when nothing is said about them: visitors' addresses are not for every user.
-pub const LOG_MODE_DEFAULT: u32 = 0o640;
-
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Appended to this file.
-    File(PathBuf),
-    /// Standard output.
-    Stdout,
-    /// The system's log, by its socket (RFC 3164 framing, facility daemon).
-    Syslog(PathBuf),
-}
-
-/// How a line looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// The combined format and three fields more.
-    #[default]
-    Combined,
-    /// Status, method, target, size and time: for a person at a terminal.
-    Short,
-    /// One JSON object a line.
-    Json,
-}
-
-/// The fields of a JSON log line, by their names in the configuration and in the line.
-pub const LOG_FIELDS: [&str; 17] = [
-    "time",
-    "client",
-    "host",
-    "method",
-    "target",
-    "version",
-    "status",
-    "body_bytes",
-    "referer",
-    "user_agent",
-    "outcome",
-    "ending",
-    "duration_us",
-    "tls",
-    "site",
-    "user",
-    "cache",
-];
-
-/// When a log file is rotated, and how many rotated files remain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rotation {
-    /// When it has grown to so many bytes.
-    pub bytes_max: Option<u64>,
-    /// When it is so old, in seconds.
-    pub age_max_s: Option<u64>,
-    /// How many are kept; 0 is all.
-    pub keep: u32,
+    /// Its target, format and rotation.
+    pub settings: LogSettings,
 }

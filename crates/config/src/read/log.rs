@@ -7,12 +7,13 @@ use super::shape::{Shape, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path, quote};
-use crate::model::{LOG_FIELDS, LOG_MODE_DEFAULT, Log, LogFormat, LogTarget, Place, Rotation};
+use crate::model::Log;
 use crate::syntax::{Node, Value};
+use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use std::path::{Path, PathBuf};
 
 /// `log`. Its target, format and name are the readers' own.
-pub(super) const LOG: Group<Log> = Group {
+pub(super) const LOG: Group<LogSettings> = Group {
     shape: Shape::none("log \"access.log\" format=\"json\"")
         .takes(0, 1)
         .with(&["name", "format", "path", "off"])
@@ -24,15 +25,15 @@ pub(super) const LOG: Group<Log> = Group {
             Shape::values(1, "fields \"time\" \"client\" \"status\""),
             &List {
                 read: |reader, values| {
-                    let words = LOG_FIELDS.map(|name| (name, name));
+                    let words: Vec<_> = AccessField::ALL.iter().map(|field| (*field, field.name())).collect();
                     reader.list(values, "this field", |reader, value| reader.word(value, &words))
                 },
-                show: |field| (*field).to_owned(),
-                field: |log: &mut Log| &mut log.fields,
+                show: |field| field.name().to_owned(),
+                field: |log: &mut LogSettings| &mut log.fields,
             },
         ),
-        Setting::group("rotate", &Inner(&ROTATE, |log: &mut Log| &mut log.rotation)),
-        Setting::value("mode", "mode \"0644\"", &Words(MODES, |log: &mut Log| &mut log.mode)),
+        Setting::group("rotate", &Inner(&ROTATE, |log: &mut LogSettings| &mut log.rotation)),
+        Setting::value("mode", "mode \"0644\"", &Words(MODES, |log: &mut LogSettings| &mut log.mode)),
     ],
 };
 
@@ -177,14 +178,12 @@ impl Logs {
 
     /// One target has one log: two writers of one file would tear its lines and rotate it twice.
     fn insert(&mut self, reader: &mut Reader<'_>, log: Log, span: Span) -> Option<usize> {
-        let Some(index) = self.list.iter().position(|(known, _)| known.target == log.target) else {
+        let Some(index) = self.list.iter().position(|(known, _)| known.settings.target == log.settings.target) else {
             self.list.push((log, span));
             return Some(self.list.len() - 1);
         };
         let (known, first) = &self.list[index];
-        let same = (&known.format, &known.fields, &known.rotation, known.mode)
-            == (&log.format, &log.fields, &log.rotation, log.mode);
-        if !same {
+        if known.settings != log.settings {
             let draft = reader.report.add(Code::LogConflict, span, "two logs have one target and differ otherwise");
             draft.related(*first, "the other one").note("describe it once with a name, and choose it by that");
             return None;
@@ -207,20 +206,20 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
     let name = reader.line(target)?;
     let path = property(node, "path");
     let target = match name.as_str() {
-        "stdout" | "-" => LogTarget::Stdout,
+        "stdout" | "-" => LogDestination::Stdout,
         "syslog" => {
             let socket = path.map_or(Some(PathBuf::from(SYSLOG)), |path| reader.path(&path.value))?;
-            LogTarget::Syslog(socket)
+            LogDestination::Syslog(socket)
         }
-        path => LogTarget::File(reader.resolve(target.span, path)),
+        path => LogDestination::File(reader.resolve(target.span, path)),
     };
-    if let (Some(path), false) = (path, matches!(target, LogTarget::Syslog(_))) {
+    if let (Some(path), false) = (path, matches!(target, LogDestination::Syslog(_))) {
         let draft = reader.report.add(Code::Contradiction, path.span, "`path` is for \"syslog\" only");
         draft.note("a file's path is the value itself: log \"/var/log/access.log\"");
     }
     let format =
         property(node, "format").map_or(Some(LogFormat::default()), |format| reader.word(&format.value, FORMATS));
-    let mut log = Log { format: format.unwrap_or_default(), ..plain(reader.place(node.span), target) };
+    let mut log = LogSettings { format: format.unwrap_or_default(), ..LogSettings::new(target) };
     LOG.read_parts(reader, node, &mut log);
     for child in node.children.iter().flatten() {
         match (child.name.as_str(), &log.target) {
@@ -237,44 +236,32 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
                     let draft = reader.report.add(Code::PropertyMissing, child.span, message);
                     draft.note(format!("as in: {ROTATE_EXAMPLE}"));
                 }
-                if !matches!(target, LogTarget::File(_)) {
+                if !matches!(target, LogDestination::File(_)) {
                     reader.report.add(Code::Contradiction, child.span, "only files can be rotated");
                 }
             }
-            ("mode", LogTarget::Stdout | LogTarget::Syslog(_)) => {
+            ("mode", LogDestination::Stdout | LogDestination::Syslog(_)) => {
                 reader.report.add(Code::Contradiction, child.span, "only files have permissions");
             }
             _ => {}
         }
     }
-    Some(log)
-}
-
-/// A log in which nothing but the target is set.
-fn plain(place: Place, target: LogTarget) -> Log {
-    Log {
-        place,
-        target,
-        format: LogFormat::default(),
-        fields: Vec::new(),
-        rotation: Rotation::default(),
-        mode: LOG_MODE_DEFAULT,
-    }
+    Some(Log { place: reader.place(node.span), settings: log })
 }
 
 /// Prints a log, under a name by which sites choose it.
-pub(crate) fn write(writer: &mut SettingWriter, name: &str, log: &Log) {
+pub(crate) fn write(writer: &mut SettingWriter, name: &str, log: &LogSettings) {
     writer.begin("log");
     match &log.target {
-        LogTarget::Stdout => writer.text("stdout"),
-        LogTarget::Syslog(socket) => writer.text("syslog").property("path", &path(socket)),
-        LogTarget::File(file) => writer.text(&target_path(file)),
+        LogDestination::Stdout => writer.text("stdout"),
+        LogDestination::Syslog(socket) => writer.text("syslog").property("path", &path(socket)),
+        LogDestination::File(file) => writer.text(&target_path(file)),
     };
     writer.property("name", name);
     if log.format != LogFormat::default() {
         writer.property("format", word_of(FORMATS, &log.format));
     }
-    LOG.write(writer, log, &plain(Place::default(), log.target.clone()));
+    LOG.write(writer, log, &LogSettings::new(log.target.clone()));
 }
 
 /// A log's file whose name would be taken for one of the other targets is written as a path.

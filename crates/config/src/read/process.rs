@@ -8,8 +8,9 @@ use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Admin, CacheBudget, Config, PageOutputBudget, Timeouts};
+use crate::model::{Admin, CacheBudget, Config, PageOutputBudget};
 use crate::syntax::Node;
+use flatout_http::timeouts::Timeouts;
 
 /// Settings of the top level besides [`SETTINGS`].
 const BLOCKS: &[&str] = &["site", "include", "log"];

@@ -1,8 +1,8 @@
 //! A regular file: lines are appended, it is rotated when large or old, and never ends in a partial line.
 
 use super::rotation::{delete_oldest, put_aside};
-use super::settings::Rotation;
 use super::sink::{IncompleteWrite, Written};
+use flatout_http::access::Rotation;
 use rustix::fs::{fstat, ftruncate};
 use rustix::io::{Errno, write};
 use std::fs::{File, Metadata, OpenOptions};
@@ -230,7 +230,7 @@ impl FileTarget {
 #[cfg(test)]
 mod tests {
     use super::FileTarget;
-    use crate::access::settings::Rotation;
+    use flatout_http::access::Rotation;
     use std::fs::{self, OpenOptions};
     use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
-use super::settings::AccessField;
 use super::text::{Dates, append_address, append_decimal, append_json_string};
+use flatout_http::access::AccessField;
 
 /// The fields of a line, each with the bytes that precede its value.
 #[derive(Debug, PartialEq, Eq)]

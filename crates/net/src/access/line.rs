@@ -3,9 +3,9 @@
 use super::combined::append_combined;
 use super::json::JsonForm;
 use super::record::{LoggedResponse, Record};
-use super::settings::{Format, LogSettings};
 use super::short::{append_milliseconds, append_short};
 use super::text::{Dates, append_decimal};
+use flatout_http::access::{LogFormat, LogSettings};
 
 /// Values known only when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,9 @@ pub(super) enum Form {
 impl Form {
     pub(super) fn new(settings: &LogSettings) -> Self {
         match settings.format {
-            Format::Combined => Self::Combined,
-            Format::Short => Self::Short,
-            Format::Json => Self::Json(JsonForm::new(&settings.fields)),
+            LogFormat::Combined => Self::Combined,
+            LogFormat::Short => Self::Short,
+            LogFormat::Json => Self::Json(JsonForm::new(&settings.fields)),
         }
     }
 

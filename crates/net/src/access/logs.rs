@@ -1,10 +1,11 @@
 //! All logs of a process: opened together, replaced on reload, reopened on a signal, closed at exit.
 
+use super::failure::OpenError;
 use super::line::Form;
 use super::queue::{CHUNKS_MAX, Channel, Message, Totals, send_until};
-use super::settings::{LogDestination, LogSettings, OpenError};
 use super::worker::WorkerLog;
 use super::writer::LogWriter;
+use flatout_http::access::{LogDestination, LogSettings};
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

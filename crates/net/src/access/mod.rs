@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `settings` | the settings of a log |
+//! | `failure` | a log that cannot be opened |
 //! | `record` | the logged data of a request and its response |
 //! | `text` | numbers, dates and escapes as bytes |
 //! | `combined`, `json`, `line` | the formats of a line, and gaps for late values |
@@ -19,6 +19,7 @@
 //! Absent by design: compression of rotated files, and network targets.
 
 mod combined;
+mod failure;
 mod file;
 mod json;
 mod line;
@@ -26,7 +27,6 @@ mod logs;
 mod queue;
 mod record;
 mod rotation;
-mod settings;
 mod short;
 mod sink;
 mod staged;
@@ -38,8 +38,8 @@ mod text;
 mod worker;
 mod writer;
 
+pub use failure::OpenError;
 pub use logs::{LogCount, LogSet, Logs, Warn};
 pub use record::{Description, Logged, LoggedPeer, LoggedResponse};
-pub use settings::{AccessField, Format, LogDestination, LogSettings, OpenError, Rotation};
 pub use staged::Staged;
 pub use worker::WorkerLog;

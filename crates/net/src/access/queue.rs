@@ -1,6 +1,7 @@
 //! The bounded queue between the workers and the writer, one per process.
 
-use super::settings::{LogDestination, LogSettings, OpenError};
+use super::failure::OpenError;
+use flatout_http::access::{LogDestination, LogSettings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};

@@ -1,12 +1,13 @@
 //! One target of the writer: its pending lines, and the handling of failures.
 
+use super::failure::OpenError;
 use super::file::FileTarget;
 use super::logs::Warn;
 use super::queue::{Channel, Chunk, Totals};
-use super::settings::{LogDestination, LogSettings, OpenError, Rotation};
 use super::stream::StreamTarget;
 use super::syslog::SyslogTarget;
 use super::worker::recycle;
+use flatout_http::access::{LogDestination, LogSettings, Rotation};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,9 +1,7 @@
 //! The logs as their users know them: lines, targets, and what happens when those take nothing.
 
-use super::{
-    AccessField, Format, LogDestination, LogSettings, Logged, LoggedPeer, LoggedResponse, Logs, Rotation, Staged,
-    WorkerLog,
-};
+use super::{Logged, LoggedPeer, LoggedResponse, Logs, Staged, WorkerLog};
+use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::parse_request_head;
@@ -86,7 +84,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 /// The lines that `request` leaves in each format, answered with `answer`, at once and described before.
 fn lines_of(request: &[u8], answer: &LoggedResponse<'_>) -> [String; 2] {
     let folder = Folder::new();
-    let json = LogSettings { format: Format::Json, ..to_file(&folder.join("json")) };
+    let json = LogSettings { format: LogFormat::Json, ..to_file(&folder.join("json")) };
     let opened = open(&[to_file(&folder.join("combined")), json]);
     let mut log = opened.logs.worker();
     let mut storage = FieldStorage::new();
@@ -145,7 +143,7 @@ fn a_refused_request_cannot_hide_from_its_line() {
 fn json_fields_come_in_their_order_and_once() {
     let folder = Folder::new();
     let fields = vec![AccessField::DurationUs, AccessField::Status, AccessField::Ending, AccessField::Status];
-    let settings = LogSettings { format: Format::Json, fields, ..to_file(&folder.join("log")) };
+    let settings = LogSettings { format: LogFormat::Json, fields, ..to_file(&folder.join("log")) };
     let opened = open(&[settings]);
     let mut log = opened.logs.worker();
     stage(&mut log, b"");
@@ -181,7 +179,7 @@ fn each_line_says_what_became_of_its_own_response() {
 #[test]
 fn the_index_chooses_the_log_and_255_none() {
     let folder = Folder::new();
-    let again = LogSettings { format: Format::Json, ..to_file(&folder.join("b")) };
+    let again = LogSettings { format: LogFormat::Json, ..to_file(&folder.join("b")) };
     let opened = open(&[to_file(&folder.join("a")), to_file(&folder.join("b")), again]);
     let mut log = opened.logs.worker();
     for index in [0, 1, 2, 3, 255] {
@@ -430,7 +428,7 @@ fn a_reload_keeps_what_is_wanted_and_closes_the_rest_when_its_lines_have_come() 
     let staged = log.take_staged(0, 0);
     let description = log.describe(PEER, TIME_MS, Logged::Raw(b"later"));
     let is_open = |name: &str| is_open(&folder.join(name));
-    let json = LogSettings { format: Format::Json, ..kept };
+    let json = LogSettings { format: LogFormat::Json, ..kept };
     log.adopt(&opened.logs.replace(&[json]).unwrap());
     log.flush();
     stage(&mut log, b"new");

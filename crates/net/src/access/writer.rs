@@ -1,9 +1,10 @@
 //! The writer thread: it takes chunks from the queue, and maintains the targets' files.
 
+use super::failure::OpenError;
 use super::logs::Warn;
 use super::queue::{Channel, Chunk, Message, Totals};
-use super::settings::{LogSettings, OpenError};
 use super::sink::Sink;
+use flatout_http::access::LogSettings;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -4,9 +4,9 @@ use crate::content::ContentWriter;
 use crate::ending::CloseReason;
 use crate::response::trailer_lines;
 use crate::server::receiving::ROUND_BYTES;
-use crate::server::settings::Timeouts;
 use crate::shared::SharedBytes;
 use crate::windows::WindowReader;
+use flatout_http::timeouts::Timeouts;
 use h2::RecvStream;
 use std::task::{Context, Poll};
 

@@ -8,11 +8,10 @@ use crate::file::{FileIdentity, OpenFile};
 use crate::handler::{Handler, Reply, Request};
 use crate::response::{Body, FileBody, Head, Response, Segment};
 use crate::runtime::build_runtime;
-use crate::server::{
-    Listener, Phase, Protocol, Settings, Timeouts, WorkerParts, command_channel, phase_channel, run_worker,
-};
+use crate::server::{Listener, Phase, Protocol, Settings, WorkerParts, command_channel, phase_channel, run_worker};
 use crate::socket::{ListenOptions, bind_listener};
 use flatout_http::target::Target;
+use flatout_http::timeouts::Timeouts;
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
 use std::future::poll_fn;

@@ -37,6 +37,6 @@ pub mod worker;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use settings::{Settings, Timeouts};
+pub use settings::Settings;
 pub use signals::{SignalAction, Signals, phase_channel};
 pub use worker::{Command, Listener, Phase, Protocol, WorkerParts, WorkerReport, command_channel, run_worker};

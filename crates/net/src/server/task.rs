@@ -1,13 +1,13 @@
 //! Waiting: readiness and deadlines of one registered connection.
 
 use super::connection::{Next, ServerConnection, Wait};
-use super::settings::Timeouts;
 use super::worker::Worker;
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::http2::task::Http2Task;
 use crate::registered::Registered;
+use flatout_http::timeouts::Timeouts;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

@@ -3,9 +3,9 @@
 use super::{connect, content, get};
 use crate::ending::CloseReason;
 use crate::runtime::build_runtime;
-use crate::server::Timeouts;
 use crate::server::tests::{Running, timeouts};
 use bytes::Bytes;
+use flatout_http::timeouts::Timeouts;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;

@@ -2,7 +2,7 @@
 
 use super::{Running, read_until, split, timeouts, wait_until};
 use crate::ending::CloseReason;
-use crate::server::Timeouts;
+use flatout_http::timeouts::Timeouts;
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Access log lines of streamed responses.
 
 use super::{Running, read_until, timeouts, wait_until};
-use crate::access::{Format, LogDestination, LogSettings};
 use crate::ending::CloseReason;
 use crate::runtime::build_runtime;
+use flatout_http::access::{LogDestination, LogFormat, LogSettings};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
@@ -19,7 +19,7 @@ fn values(text: &str, names: &[&str]) -> Vec<String> {
 #[test]
 fn lines_say_what_was_sent_and_how_it_ended() {
     let path = std::env::temp_dir().join(format!("flatout-lines-{}", std::process::id()));
-    let log = LogSettings { format: Format::Json, ..LogSettings::new(LogDestination::File(path.clone())) };
+    let log = LogSettings { format: LogFormat::Json, ..LogSettings::new(LogDestination::File(path.clone())) };
     let server = Running::logging(timeouts(), None, &[log]);
     server.get("/chunked");
     server.get("/later/known");

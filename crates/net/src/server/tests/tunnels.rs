@@ -2,8 +2,8 @@
 
 use super::{Running, read_until, timeouts, wait_until};
 use crate::ending::CloseReason;
-use crate::server::Timeouts;
 use crate::tls::{SiteCertificate, TlsServer};
+use flatout_http::timeouts::Timeouts;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};

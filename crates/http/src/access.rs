@@ -1,7 +1,6 @@
-//! Settings of a log: target, format, rotation.
+//! Settings of an access log: target, format, fields of a line, rotation.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 
 /// Settings of one log.
@@ -10,7 +9,7 @@ pub struct LogSettings {
     /// Destination of the lines.
     pub target: LogDestination,
     /// Format of a line.
-    pub format: Format,
+    pub format: LogFormat,
     /// Fields of a JSON line, in this order, without duplicates. Empty means all.
     pub fields: Vec<AccessField>,
     /// When the file is rotated. Only regular files are.
@@ -20,13 +19,13 @@ pub struct LogSettings {
 }
 
 /// Default permissions of a log: other users cannot read the addresses of visitors.
-pub(super) const LOG_MODE: u32 = 0o640;
+const LOG_MODE: u32 = 0o640;
 
 impl LogSettings {
     /// Combined lines to `target`, never rotated.
     pub const fn new(target: LogDestination) -> Self {
         let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
-        Self { target, format: Format::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
+        Self { target, format: LogFormat::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
     }
 }
 
@@ -52,7 +51,7 @@ impl fmt::Display for LogDestination {
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// The combined format with three additional fields: outcome, ending, duration in microseconds.
     #[default]
     Combined,
@@ -94,20 +93,3 @@ pub struct Rotation {
     /// Rotated files that remain, the newest ones; 0 is all.
     pub keep: u32,
 }
-
-/// A log that could not be opened.
-#[derive(Debug)]
-pub struct OpenError {
-    /// The log's target.
-    pub target: LogDestination,
-    /// The reason.
-    pub error: io::Error,
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "cannot write the access log {}: {}", self.target, self.error)
-    }
-}
-
-impl std::error::Error for OpenError {}
