@@ -3,7 +3,7 @@
 use crate::admin::AdminArgs;
 use clap::Args;
 use flatout_daemon::Failure;
-use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgeUrl};
+use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -69,9 +69,9 @@ struct ScopeArgs {
 impl ScopeArgs {
     fn scope(&self) -> Result<PurgeScope, String> {
         match (&self.url, &self.tag, &self.prefix, &self.host) {
-            (Some(url), ..) => PurgeUrl::parse(url).map(PurgeScope::Url),
+            (Some(url), ..) => PurgeScope::url(url),
             (_, Some(tag), ..) => PurgeScope::tag(tag),
-            (_, _, Some(prefix), _) => PurgeUrl::parse(prefix).map(PurgeScope::Prefix),
+            (_, _, Some(prefix), _) => PurgeScope::prefix(prefix),
             (.., Some(host)) => PurgeScope::host(host),
             _ => Ok(PurgeScope::All),
         }

@@ -2,12 +2,13 @@
 
 use super::flags::{BenchArgs, LoadArgs, QuestionArgs, RequestArgs};
 use super::sense;
+use flatout_http::url::Url;
 use flatout_lab::bench::question::OverloadPlan;
 use flatout_lab::bench::{BenchRequests, BenchSpec, CounterSource, Speech};
 use flatout_lab::cores::cores_allowed;
 use flatout_lab::request::{HttpVersion, is_method};
+use flatout_lab::resolve::resolve;
 use flatout_lab::target::is_local;
-use flatout_lab::url::Url;
 use flatout_lab::workload::{read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
@@ -96,7 +97,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     let url = Url::parse(&args.url).map_err(text)?;
     sense::check(&args, &url)?;
     let BenchArgs { load, request, question, agents, .. } = args;
-    let address = url.resolve().map_err(text)?;
+    let address = resolve(&url).map_err(text)?;
     let cores = cores_allowed().len() as u32;
     // A server on the same machine needs cores as well.
     let threads = if is_local(address.ip()) { (cores / 2).max(1) } else { cores };
@@ -159,7 +160,7 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
     }
     if let Some(url) = &asked.vs {
         let url = Url::parse(url).map_err(text)?;
-        url.resolve().map_err(text)?;
+        resolve(&url).map_err(text)?;
         let work = match &ask.work {
             // A lone URL is another one on the other side; a list is the same on both.
             BenchRequests::Chosen(workload) if workload.entries.len() == 1 => {

@@ -4,7 +4,7 @@
 //! [`super::flags`]; what needs a look at values is here.
 
 use super::flags::{BenchArgs, LoadArgs, OutputArgs, QuestionArgs, RequestArgs};
-use flatout_lab::url::Url;
+use flatout_http::url::Url;
 
 /// Says what is wrong with a command line whose every flag is right by itself.
 pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {

@@ -99,9 +99,9 @@ impl StoreView for View {
             // A visitor's URL may have parameters that the site's cache keys omit.
             PurgeScope::Url(url) => {
                 let targets = self.spec.load_full().key_targets(&url.target);
-                targets.iter().map(|target| Purge::Url(locator(&url.host, target))).collect()
+                targets.iter().map(|target| Purge::Url(locator(&url.authority(), target))).collect()
             }
-            PurgeScope::Prefix(url) => vec![Purge::Prefix(locator(&url.host, &url.target))],
+            PurgeScope::Prefix(url) => vec![Purge::Prefix(locator(&url.authority(), &url.target))],
             PurgeScope::Host(host) => vec![Purge::Host(host.clone().into_bytes())],
             PurgeScope::Tag(tag) => vec![Purge::Tag(tag.clone().into_bytes())],
             PurgeScope::All => vec![Purge::All],

@@ -14,6 +14,7 @@
 //! | [`lines`] | field lines as bytes, and header operations |
 //! | [`request`], [`response`] | request and response heads |
 //! | [`target`], [`host`], [`path`] | request targets |
+//! | [`url`] | URLs that people write |
 //! | [`cookie`] | request cookies |
 //! | [`media`] | media types of long-lived streams |
 //! | [`framing`], [`chunked`], [`body`] | message bodies |
@@ -58,3 +59,4 @@ pub mod structured;
 pub mod target;
 pub mod timeouts;
 pub mod token;
+pub mod url;

@@ -10,6 +10,7 @@ mod ptester;
 mod webstone;
 mod wrk;
 
+use flatout_http::url::Url;
 use flatout_load::record::Recorder;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
@@ -155,27 +156,12 @@ fn spread(samples: &[f64]) -> (f64, f64, f64, f64) {
     (min, mean, max, (squares / (count - 1.0).max(1.0)).sqrt())
 }
 
-/// A URL in the parts that the originals take apart.
-#[derive(Debug, PartialEq, Eq)]
-struct Parts<'a> {
-    scheme: &'a str,
-    host: &'a str,
-    port: &'a str,
-    target: &'a str,
-}
-
-impl<'a> Parts<'a> {
-    fn of(url: &'a str) -> Self {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        let port_at = authority.rfind(':').filter(|at| !authority[*at..].contains(']'));
-        let (host, port) = port_at.map_or((authority, ""), |at| (&authority[..at], &authority[at + 1..]));
-        let port = match (port, scheme) {
-            ("", "https") => "443",
-            ("", _) => "80",
-            (port, _) => port,
-        };
-        Self { scheme, host, port, target: if target.is_empty() { "/" } else { target } }
+/// The report's URL, with the brackets of an IPv6 address; that of an unknown server if it is not a URL.
+fn parse_url(report: &RunReport) -> Url {
+    match Url::parse_lenient(&report.url) {
+        Ok(url) if url.host.contains(':') => Url { host: format!("[{}]", url.host), ..url },
+        Ok(url) => url,
+        Err(_) => Url { secure: false, host: String::new(), port: 80, target: "/".to_owned() },
     }
 }
 

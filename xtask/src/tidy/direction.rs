@@ -12,7 +12,7 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-reason", &[]),
     ("flatout-units", &[]),
     ("flatout-http", &[REASON]),
-    ("flatout-load", &[REASON, UNITS]),
+    ("flatout-load", &[REASON, UNITS, &["flatout-http"]]),
     ("flatout-cache", &[REASON, &["flatout-http"]]),
     ("flatout-config", &[UNITS, &["flatout-http", "flatout-cache"]]),
     ("flatout-net", &[REASON, &["flatout-http"]]),

@@ -2,6 +2,7 @@
 
 use super::parse::{digits, host_fault};
 use crate::model::Origin;
+use flatout_http::url::{default_port, format_authority, parse_port, split_port, strip_brackets};
 
 /// Why a text names no server to forward to: what is wrong with it, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +70,7 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     }
     let (host, port) = split_port(authority);
     let port = match port {
-        None if secure => 443,
-        None => 80,
+        None => default_port(secure),
         Some(port) => port_number(port)?,
     };
     let host = check_host(host, scheme)?;
@@ -100,19 +100,9 @@ fn names_port(text: &str) -> bool {
 }
 
 fn port_number(text: &str) -> Result<u16, OriginFault> {
-    let port = digits(text).filter(|port| *port > 0);
-    port.ok_or_else(|| {
+    parse_port(text).ok_or_else(|| {
         OriginFault::new(format!("`{text}` is not a valid port")).with("a port is a number from 1 to 65535")
     })
-}
-
-/// The host with its brackets, and what stands behind its colon.
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    match authority.rsplit_once(':') {
-        // A colon within brackets, or one of many without any, is an address's.
-        Some((host, port)) if !port.contains(']') && (host.ends_with(']') || !host.contains(':')) => (host, Some(port)),
-        _ => (authority, None),
-    }
 }
 
 /// A host without brackets, in lower case.
@@ -130,15 +120,14 @@ fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
     if let Some(fault) = host_fault(host) {
         return Err(OriginFault::new(format!("`{host}` is not a valid host name")).with(fault));
     }
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = strip_brackets(host);
     Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
 /// The origin as it would be written: scheme, host, and the port unless it is the scheme's own.
 pub fn show_origin(origin: &Origin) -> String {
-    let (scheme, default) = if origin.secure { ("https", 443) } else { ("http", 80) };
-    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
-    if origin.port == default { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:{}", origin.port) }
+    let scheme = if origin.secure { "https" } else { "http" };
+    format!("{scheme}://{}", format_authority(origin.secure, &origin.host, origin.port))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Texts to numbers, addresses and networks, by rule alone.
 
 use crate::model::Cidr;
+use flatout_http::url::split_port;
 use flatout_units::quantity::{MILLISECOND, exact_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -186,10 +187,7 @@ pub(super) fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_lowercase())
         && scheme.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte));
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
-        _ => (host, None),
-    };
+    let (name, port) = split_port(host);
     let lower = !host.bytes().any(|byte| byte.is_ascii_uppercase());
     scheme_fits
         && lower

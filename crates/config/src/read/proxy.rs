@@ -14,6 +14,7 @@ use crate::encode::{SettingWriter, quote, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
+use flatout_http::url::{parse_port, split_port};
 use std::ops::RangeInclusive;
 
 /// Origins of one step: each has connections and counts of its own in every worker.
@@ -317,12 +318,9 @@ fn host(reader: &mut Reader<'_>, value: &Value) -> Option<HostField> {
 
 /// A host name, with a port perhaps.
 fn authority(reader: &mut Reader<'_>, span: Span, text: &str) -> Option<String> {
-    let (name, port) = match text.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') && (name.ends_with(']') || !name.contains(':')) => (name, Some(port)),
-        _ => (text, None),
-    };
+    let (name, port) = split_port(text);
     let fault = match port {
-        Some(port) if parse::digits(port).is_none_or(|port| port == 0) => Some("a port is a number from 1 to 65535"),
+        Some(port) if parse_port(port).is_none() => Some("a port is a number from 1 to 65535"),
         _ if name.contains('*') => Some("one name: a star cannot be sent"),
         _ => parse::host_fault(name),
     };

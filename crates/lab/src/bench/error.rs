@@ -1,15 +1,19 @@
 //! Why a bench could not run.
 
 use super::PortsShort;
-use crate::url::UrlError;
 use flatout_load::plan::PlanError;
 use std::io;
 
 /// Why a bench could not run. A failing server is a result, not an error.
 #[derive(Debug)]
 pub enum BenchError {
-    /// The URL yields no address.
-    Url(UrlError),
+    /// The URL's host has no address.
+    Unresolvable {
+        /// The name.
+        host: String,
+        /// The system's error.
+        cause: String,
+    },
     /// The plan is invalid.
     Plan(PlanError),
     /// There are too few local ports.
@@ -39,7 +43,7 @@ impl BenchError {
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::Url(_)
+            Self::Unresolvable { .. }
                 | Self::Plan(_)
                 | Self::Ports(_)
                 | Self::NothingToAsk
@@ -54,7 +58,9 @@ impl BenchError {
 impl std::fmt::Display for BenchError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Url(error) => error.fmt(formatter),
+            Self::Unresolvable { host, cause } => {
+                write!(formatter, "the host {host:?} has no address ({cause}); check its spelling, or give an address")
+            }
             Self::Plan(error) => error.fmt(formatter),
             Self::Ports(short) => short.fmt(formatter),
             Self::NothingToAsk => formatter.write_str("there is nothing to ask for"),

@@ -13,6 +13,7 @@ use crate::cpu_roles::CrowdWatch;
 use crate::machine::Machine;
 use crate::procfs;
 use crate::request::HttpVersion;
+use crate::resolve::resolve;
 use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetUnknown};
 use crate::tree::ObservedProcesses;
 use flatout_load::judge::reconcile::Reconciliation;
@@ -89,7 +90,7 @@ impl Bench {
     /// reported.
     pub fn prepare(ask: BenchSpec, counter_source: Option<CounterSource>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
-        let address = ask.url.resolve().map_err(BenchError::Url)?;
+        let address = resolve(&ask.url)?;
         let resolve_ns = if ask.url.host.parse::<std::net::IpAddr>().is_ok() { 0 } else { nanoseconds(resolving) };
         let Some(first) = ask.plans.first() else { return Err(BenchError::NothingToAsk) };
         let ports = Ports::here(address);

@@ -1,6 +1,7 @@
 //! The server's own count of a run's requests: from its log, or from its metrics.
 
-use crate::url::Url;
+use crate::resolve::resolve;
+use flatout_http::url::Url;
 use flatout_load::judge::reconcile::ServerCounts;
 use flatout_load::workload::log::parse_line;
 use std::collections::BTreeMap;
@@ -142,7 +143,7 @@ fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     if url.secure {
         return Err(io::Error::other("metrics are read over http alone"));
     }
-    let address = url.resolve().map_err(|error| io::Error::other(error.to_string()))?;
+    let address = resolve(url).map_err(io::Error::other)?;
     let deadline = Instant::now() + timeout;
     let left = || match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(late(timeout)),
@@ -197,7 +198,7 @@ fn parse_metrics(text: &str) -> Option<Metrics> {
 #[cfg(test)]
 mod tests {
     use super::{CounterSource, METRICS_BYTES_MAX, Metrics, count_log, fetch, parse_metrics};
-    use crate::url::Url;
+    use flatout_http::url::Url;
     use std::fs;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};

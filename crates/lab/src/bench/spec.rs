@@ -2,7 +2,7 @@
 
 use super::BenchError;
 use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
-use crate::url::Url;
+use flatout_http::url::Url;
 use flatout_load::plan::{Plan, Visit};
 use flatout_load::workload::{Address, Method, Replay, Workload, WorkloadEntry};
 use flatout_net::client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRequest};

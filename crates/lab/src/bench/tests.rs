@@ -4,7 +4,7 @@ use super::levels::halves;
 use super::{Bench, BenchReport, BenchSpec, CounterSource, Live, Phase, ProgressReceiver, Unwatched, run};
 use crate::cores::Placement;
 use crate::limits::responder::{Responder, ResponderPlan, ResponderReply};
-use crate::url::Url;
+use flatout_http::url::Url;
 use flatout_load::FailureKind;
 use flatout_load::judge::InvalidReason;
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};

@@ -1,13 +1,11 @@
 //! URL in a list: absolute, or a path on the server under test.
 
 use super::fault::FaultKind;
+use flatout_http::url::{Url, UrlError, format_authority, parse_authority};
 use std::fmt;
 
 /// Maximum length of a target in bytes. Servers accept about as much.
 pub const TARGET_BYTES_MAX: usize = 8192;
-
-/// Maximum length of a host in bytes (RFC 1035 §2.3.4 permits 255 for names).
-const HOST_BYTES_MAX: usize = 255;
 
 /// A URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +21,7 @@ pub struct Address {
 pub struct ServerOrigin {
     /// True if the scheme is https.
     pub secure: bool,
-    /// Host as written, without the brackets of an IPv6 address.
+    /// Host in lower case, without the brackets of an IPv6 address.
     pub host: Box<str>,
     /// Port as written, or the scheme's default.
     pub port: u16,
@@ -39,19 +37,24 @@ impl Address {
         if text.starts_with('/') {
             return Ok(Self { origin: None, target: check_target(text)?.into() });
         }
-        let (scheme, rest) = text.split_once("://").ok_or(FaultKind::NoAddress)?;
-        let secure = match scheme {
-            _ if scheme.eq_ignore_ascii_case("http") => false,
-            _ if scheme.eq_ignore_ascii_case("https") => true,
-            _ => return Err(FaultKind::SchemeUnknown),
-        };
-        let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(authority_end);
-        let origin = ServerOrigin::parse(secure, authority)?;
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        let target = format!("{slash}{path}");
-        check_target(&target)?;
-        Ok(Self { origin: Some(origin), target: target.into() })
+        let url = Url::parse_lenient(text)?;
+        check_target(&url.target)?;
+        let origin = ServerOrigin { secure: url.secure, host: url.host.into(), port: url.port };
+        Ok(Self { origin: Some(origin), target: url.target.into() })
+    }
+}
+
+impl From<UrlError> for FaultKind {
+    fn from(error: UrlError) -> Self {
+        match error {
+            UrlError::SchemeMissing(_) => Self::NoAddress,
+            UrlError::SchemeUnknown(_) => Self::SchemeUnknown,
+            UrlError::HostMissing | UrlError::HostInvalid(_) | UrlError::BracketsMissing(_) | UrlError::UserInfo => {
+                Self::HostInvalid
+            }
+            UrlError::PortInvalid(_) => Self::PortInvalid,
+            UrlError::CharacterInvalid(_) => Self::TargetInvalid,
+        }
     }
 }
 
@@ -61,31 +64,13 @@ impl ServerOrigin {
     /// # Errors
     /// Returns the kind of error.
     pub fn parse(secure: bool, authority: &str) -> Result<Self, FaultKind> {
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-            _ => (authority, None),
-        };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let is_sound = match bare {
-            Some(bare) => bare.parse::<core::net::Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)),
-        };
-        if !is_sound || host.len() > HOST_BYTES_MAX {
-            return Err(FaultKind::HostInvalid);
-        }
-        let port = match port {
-            None => default_port(secure),
-            // `parse` would accept a sign.
-            Some(port) if !port.bytes().all(|byte| byte.is_ascii_digit()) => return Err(FaultKind::PortInvalid),
-            Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(FaultKind::PortInvalid)?,
-        };
-        Ok(Self { secure, host: bare.unwrap_or(host).into(), port })
+        let (host, port) = parse_authority(secure, authority)?;
+        Ok(Self { secure, host: host.into(), port })
     }
 
     /// Value of the Host field, without the port if it is the scheme's default.
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
-        if self.port == default_port(self.secure) { host } else { format!("{host}:{}", self.port) }
+        format_authority(self.secure, &self.host, self.port)
     }
 }
 
@@ -97,10 +82,6 @@ impl fmt::Display for Address {
         }
         formatter.write_str(&self.target)
     }
-}
-
-const fn default_port(secure: bool) -> u16 {
-    if secure { 443 } else { 80 }
 }
 
 /// Checks that a target is usable in a request line unchanged.

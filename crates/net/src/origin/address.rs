@@ -1,7 +1,8 @@
 //! Addresses of origins.
 
+use flatout_http::url::{format_authority, strip_brackets};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// The address of an origin, common to all connections to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,8 +18,7 @@ pub struct OriginAddress {
 impl OriginAddress {
     /// The origin at `host`, a name or an address with or without brackets, and `port`.
     pub fn new(secure: bool, host: &str, port: u16) -> Self {
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Self { secure, host: host.into(), port }
+        Self { secure, host: strip_brackets(host).into(), port }
     }
 
     /// The IP address, if the host is one: no name resolution is needed then.
@@ -28,10 +28,7 @@ impl OriginAddress {
 
     /// The value of a Host field; the scheme's default port is left out (RFC 9110 §7.2).
     pub fn authority(&self) -> String {
-        let implied = if self.secure { 443 } else { 80 };
-        let host =
-            if self.host.parse::<Ipv6Addr>().is_ok() { format!("[{}]", self.host) } else { self.host.to_string() };
-        if self.port == implied { host } else { format!("{host}:{}", self.port) }
+        format_authority(self.secure, &self.host, self.port)
     }
 }
 

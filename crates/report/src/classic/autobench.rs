@@ -1,6 +1,6 @@
 //! autobench's table (version 2.1.1, one host): one row for each rate, values apart by tabs.
 
-use super::{Parts, add_verdict, ms, note, ratio, reply_rates, seconds, spread};
+use super::{add_verdict, ms, note, parse_url, ratio, reply_rates, seconds, spread};
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(super) fn print(report: &RunReport) -> String {
-    let host = Parts::of(&report.url).host;
+    let host = parse_url(report).host;
     let mut text = String::from("dem_req_rate");
     for column in COLUMNS {
         let _ = write!(text, "\t{column}_{host}");

@@ -1,6 +1,6 @@
 //! httperf's report (src/stat/basic.c and sess_stat.c of 0.9.0).
 
-use super::{Parts, ms, note, ratio, reply_rates, seconds, spread};
+use super::{ms, note, parse_url, ratio, reply_rates, seconds, spread};
 use flatout_load::FailureKind;
 use flatout_load::plan::{Loop, Stop, Visit};
 use flatout_load::report::{RunReport, StepReport};
@@ -67,12 +67,15 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
 
 /// The command with which httperf itself would be asked for the same.
 fn command(report: &RunReport, step: &StepReport) -> String {
-    let Parts { scheme, host, port, target } = Parts::of(&report.url);
+    let url = parse_url(report);
     let mut text = format!(
-        "httperf --timeout={} --client=0/1 --server={host} --port={port} --uri={target}",
-        report.request_timeout_ns as f64 / 1e9
+        "httperf --timeout={} --client=0/1 --server={} --port={} --uri={}",
+        report.request_timeout_ns as f64 / 1e9,
+        url.host,
+        url.port,
+        url.target,
     );
-    if scheme == "https" {
+    if url.secure {
         text.push_str(" --ssl");
     }
     let visits = step.tally.visits;

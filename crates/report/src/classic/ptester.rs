@@ -1,12 +1,13 @@
 //! ptester's report (src/ptester/ptester.c of phttpd).
 
-use super::{Parts, note, seconds};
+use super::{note, parse_url, seconds};
 use flatout_load::record::Moments;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
 pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let (counts, sums, elapsed_s) = (&step.record.counts, &step.record.sums, seconds(step));
+    let url = parse_url(report);
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -16,7 +17,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     for (index, class) in step.record.classes.iter().enumerate() {
         let name = match report.class_names.get(index) {
             Some(name) if report.class_names.len() > 1 => name.as_str(),
-            _ => Parts::of(&report.url).target,
+            _ => url.target.as_str(),
         };
         let _ = writeln!(
             text,

@@ -1,5 +1,6 @@
-use super::{Classic, Parts, spread};
+use super::{Classic, parse_url, spread};
 use crate::fixture;
+use flatout_load::report::RunReport;
 
 /// Words that stand in every report of the original; what is between them differs.
 fn assert_layout(text: &str, layout: &str) {
@@ -84,10 +85,13 @@ fn every_view_says_what_must_not_be_believed_and_takes_an_empty_result() {
 
 #[test]
 fn urls_are_taken_apart_and_samples_summed_up() {
-    let parts = |url| Parts::of(url);
-    assert_eq!(parts("http://a:8080/b?c"), Parts { scheme: "http", host: "a", port: "8080", target: "/b?c" });
-    assert_eq!(parts("https://[::1]"), Parts { scheme: "https", host: "[::1]", port: "443", target: "/" });
-    assert_eq!(parts(""), Parts { scheme: "http", host: "", port: "80", target: "/" });
+    let parts = |text: &str| {
+        let url = parse_url(&RunReport { url: text.to_owned(), ..fixture::single() });
+        (url.secure, url.host, url.port, url.target)
+    };
+    assert_eq!(parts("http://a:8080/b?c"), (false, "a".to_owned(), 8080, "/b?c".to_owned()));
+    assert_eq!(parts("https://[::1]"), (true, "[::1]".to_owned(), 443, "/".to_owned()));
+    assert_eq!(parts(""), (false, String::new(), 80, "/".to_owned()));
     assert_eq!(spread(&[1.0, 2.0, 3.0]), (1.0, 2.0, 3.0, 1.0));
     assert_eq!(spread(&[5.0]), (5.0, 5.0, 5.0, 0.0));
     assert_eq!(spread(&[]), (0.0, 0.0, 0.0, 0.0));
