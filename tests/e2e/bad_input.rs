@@ -14,7 +14,7 @@ use super::{http2, tls};
 use exchange::{Way, exchange};
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
-use flatout_serve::outcome::Outcome;
+use flatout_serve::outcome::FileOutcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use trapped::{CANARY, LARGE_BYTES, PAGE, TrappedSite};
@@ -75,7 +75,7 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
         .chain(configured)
         .chain(valid.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome));
     let outcomes: BTreeSet<_> = outcomes.chain(elsewhere).chain(SERVED_OUTCOMES).collect();
-    let missing: Vec<_> = Outcome::NAMES.iter().filter(|name| !outcomes.contains(*name)).collect();
+    let missing: Vec<_> = FileOutcome::NAMES.iter().filter(|name| !outcomes.contains(*name)).collect();
     assert!(missing.is_empty(), "no row leads to {missing:?}");
 }
 
@@ -222,7 +222,7 @@ impl Ledger {
         for answer in &answers {
             self.expect_line(label, answer.status, answer.outcome, "sent");
             // A path that climbs is well-formed: it is the site that will not have it, not the core.
-            if !Outcome::NAMES.contains(&answer.outcome) && answer.outcome != SERVED {
+            if !FileOutcome::NAMES.contains(&answer.outcome) && answer.outcome != SERVED {
                 *self.refusals.entry(answer.outcome).or_default() += 1;
             }
         }

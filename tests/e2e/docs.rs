@@ -15,18 +15,18 @@ use flatout_proxy::esi::EsiError;
 use flatout_proxy::group::Change;
 use flatout_proxy::outcome::ForwardOutcome;
 use flatout_proxy::store::notice::VolumeEvent;
-use flatout_serve::outcome::Outcome;
+use flatout_serve::outcome::FileOutcome;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 fn reasons() -> String {
     let mut text = String::from("## Outcomes of files\n\n| name | meaning |\n|---|---|\n");
-    for outcome in Outcome::ALL {
+    for outcome in FileOutcome::ALL {
         writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
     }
     text.push_str("\n## Outcomes of other handlers\n\n| name | meaning |\n|---|---|\n");
-    for outcome in flatout_engine::Outcome::ALL {
+    for outcome in flatout_engine::RouteOutcome::ALL {
         writeln!(text, "| `{}` | {} |", outcome.name(), outcome.text()).unwrap();
     }
     text.push_str("\n## Refused requests\n\n| name | status | meaning |\n|---|---|---|\n");
@@ -79,11 +79,12 @@ fn reasons() -> String {
         "Status 0 means the page's status. Each failure is reported on standard error, with the file and the line.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
-    let own = PageOutcome::ALL.iter().map(|outcome| flatout_pages::Outcome::page(*outcome));
-    let failures = FailureKind::ALL.iter().map(|kind| flatout_pages::Outcome::failure(*kind));
-    let refusals = PageRefusal::ALL.iter().map(|refusal| flatout_pages::Outcome::refusal(*refusal));
-    for outcome in own.chain(failures).chain(refusals) {
-        writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
+    let own = PageOutcome::ALL.iter().map(|&outcome| outcome.into());
+    let failures = FailureKind::ALL.iter().map(|&kind| kind.into());
+    let refusals = PageRefusal::ALL.iter().map(|&refusal| refusal.into());
+    for refusal in own.chain(failures).chain(refusals) {
+        let flatout_net::routed::Refusal { status, outcome, .. } = refusal;
+        writeln!(text, "| `{}` | {status} | {} |", outcome.name(), outcome.text()).unwrap();
     }
     text.push_str("\n## Database errors\n\n");
     text.push_str("The page receives the error and may catch it.\n\n| name | meaning |\n|---|---|\n");
@@ -96,7 +97,7 @@ fn reasons() -> String {
     }
     text.push_str("\n## Outcomes of FastCGI requests\n\n");
     text.push_str("Status 0 means the script's status.\n\n| name | status | meaning |\n|---|---|---|\n");
-    for outcome in flatout_fastcgi::Outcome::ALL {
+    for outcome in flatout_fastcgi::PhpOutcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str(LAB);
@@ -170,8 +171,8 @@ fn check_generated(name: &str, generated: &str) {
 #[test]
 fn every_name_is_in_one_table() {
     let tables: [(&str, Vec<&str>); 15] = [
-        ("files", Outcome::ALL.iter().map(|one| one.name()).collect()),
-        ("steps", flatout_engine::Outcome::ALL.iter().map(|one| one.name()).collect()),
+        ("files", FileOutcome::ALL.iter().map(|one| one.name()).collect()),
+        ("steps", flatout_engine::RouteOutcome::ALL.iter().map(|one| one.name()).collect()),
         ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
         ("endings", CloseReason::ALL.iter().map(|one| one.name()).collect()),
         ("tls", TlsFailure::ALL.iter().map(|one| one.name()).collect()),
@@ -182,9 +183,9 @@ fn every_name_is_in_one_table() {
         ("changes", Change::NAMES.to_vec()),
         ("volumes", VolumeEvent::NAMES.to_vec()),
         ("esi", EsiError::NAMES.to_vec()),
-        ("pages", flatout_pages::Outcome::NAMES.to_vec()),
+        ("pages", [PageOutcome::NAMES, FailureKind::NAMES, PageRefusal::NAMES].concat()),
         ("data", DataReason::NAMES.to_vec()),
-        ("scripts", flatout_fastcgi::Outcome::NAMES.to_vec()),
+        ("scripts", flatout_fastcgi::PhpOutcome::NAMES.to_vec()),
     ];
     let mut seen: HashMap<&str, &str> = HashMap::new();
     let mut twice = Vec::new();

@@ -191,7 +191,7 @@ fn outcomes(shared: &StatusState) -> Vec<(&'static str, u64)> {
     let sample = |(index, name): (usize, &&'static str)| {
         (*name, shared.sum(|counters| counters.outcomes.get(index).map_or(0, Counter::get)))
     };
-    shared.outcomes.iter().enumerate().map(sample).collect()
+    shared.outcomes.iter().flat_map(|table| table.names).enumerate().map(sample).collect()
 }
 
 fn refusals(shared: &StatusState) -> Vec<(&'static str, u64)> {
@@ -238,6 +238,7 @@ mod tests {
     use flatout_net::access::Logs;
     use flatout_net::counters::Counters;
     use flatout_net::ending::CloseReason;
+    use flatout_reason::Table;
     use std::sync::Arc;
 
     #[test]
@@ -251,7 +252,12 @@ mod tests {
         counters[0].outcomes[1].add(7);
         let logs = Logs::open(&[], Box::new(|_| {})).unwrap();
         let text = encode_metrics(
-            &StatusState::new(counters, &["hit", "not_found"], Arc::new(logs), Arc::new(NoStore)),
+            &StatusState::new(
+                counters,
+                &[&Table { names: &["hit", "not_found"], texts: &[] }],
+                Arc::new(logs),
+                Arc::new(NoStore),
+            ),
             MetricsFormat::OpenMetrics,
         );
         for line in [

@@ -7,6 +7,7 @@ use flatout_net::access::Logs;
 use flatout_net::counters::{Counter, Counters};
 use flatout_net::ending::CloseReason;
 use flatout_net::server::Phase;
+use flatout_reason::Table;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,8 +24,8 @@ const REASONS_MAX: usize = 20;
 pub(crate) struct StatusState {
     /// One set per worker.
     pub(crate) counters: Vec<Arc<Counters>>,
-    /// Names of the workers' outcomes.
-    pub(crate) outcomes: &'static [&'static str],
+    /// The tables with the workers' outcomes.
+    pub(crate) outcomes: &'static [&'static Table],
     started: Instant,
     started_unix_s: u64,
     /// Configurations put in force, including the first.
@@ -160,7 +161,7 @@ pub(crate) fn unix_s() -> u64 {
 impl StatusState {
     pub(crate) fn new(
         counters: Vec<Arc<Counters>>,
-        outcomes: &'static [&'static str],
+        outcomes: &'static [&'static Table],
         logs: Arc<Logs>,
         store: Arc<dyn StoreView>,
     ) -> Self {
@@ -249,7 +250,7 @@ impl StatusState {
                 reasons.push(Count { name, count });
             }
         };
-        for (index, name) in self.outcomes.iter().enumerate() {
+        for (index, name) in self.outcomes.iter().flat_map(|table| table.names).enumerate() {
             push(format!("outcome_{name}"), self.sum(|c| c.outcomes.get(index).map_or(0, Counter::get)));
         }
         for (index, refusal) in Refusal::ALL.iter().enumerate() {

@@ -5,9 +5,8 @@
 //! and so do policies, so cache entries under them remain valid. The rest is dropped with the last response that uses
 //! it.
 
-use crate::answer::{Failure, error_page};
 use crate::credentials::Believed;
-use crate::outcome::{self, OUTCOMES};
+use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::{Silent, answer};
@@ -16,11 +15,12 @@ use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
 use flatout_net::handler::{Handler, Reply, Request};
 use flatout_net::response::Response;
+use flatout_net::routed::HeaderPolicy;
 use flatout_pages::{PageFolder, PagesWorker};
 use flatout_proxy::{Accelerator, ProxyWorker};
+use flatout_reason::Table;
 use flatout_serve::cache::CacheLimits;
-use flatout_serve::files::{FileStore, Files, HeaderPolicy, Services};
-use flatout_serve::outcome::Outcome as Served;
+use flatout_serve::files::{FileStore, Files, Services};
 use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -100,9 +100,8 @@ impl Engine {
 
     fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
         let store = FileStore::new(limits, services);
-        let proxy = ProxyWorker::new(accelerator, u8::try_from(outcome::PROXY_BASE).unwrap_or(u8::MAX));
-        let pages_base = u8::try_from(outcome::PAGES_BASE).unwrap_or(u8::MAX);
-        let pages = PagesWorker::new(Arc::clone(&spec.pages_shared), pages_base);
+        let proxy = ProxyWorker::new(accelerator);
+        let pages = PagesWorker::new(Arc::clone(&spec.pages_shared));
         let policy_ids = Rc::default();
         let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, &pages, None, &policy_ids)));
         Self { live, store, proxy, pages, policy_ids }
@@ -162,10 +161,7 @@ fn make_live(
         proxy: Rc::clone(proxy),
         active: active.collect(),
         pages: Rc::clone(pages),
-        php: before.map_or_else(
-            || Rc::new(PhpWorker::new(u8::try_from(outcome::PHP_BASE).unwrap_or(u8::MAX))),
-            |before| Rc::clone(&before.php),
-        ),
+        php: before.map(|before| Rc::clone(&before.php)).unwrap_or_default(),
         hints: spec.hints.iter().cloned().map(Rc::new).collect(),
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),
@@ -186,7 +182,7 @@ fn parts_of(field: &FieldOp) -> (u8, &str, &str) {
 }
 
 impl Handler for Engine {
-    const OUTCOMES: &'static [&'static str] = &OUTCOMES;
+    const OUTCOMES: &'static [&'static Table] = &OUTCOMES;
 
     fn begin(&self) {
         self.proxy.watch(&self.live.borrow().spec.proxies);
@@ -195,11 +191,6 @@ impl Handler for Engine {
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();
         answer(&live, request, now, &mut Silent, None)
-    }
-
-    fn handle_error(&self, status: u16, text: &'static str) -> Response {
-        // The outcome is not the engine's, so the connection ignores it.
-        error_page(&Failure::served(status, text, Served::ALL[0]), &HeaderPolicy::default())
     }
 }
 

@@ -12,7 +12,6 @@ pub use question::Question;
 use crate::engine::Engine;
 use crate::error::show_place;
 use crate::host::Match;
-use crate::outcome::{OUTCOMES, outcome_text};
 use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec, Spec};
 use crate::step::{Kind, Step};
 use crate::walk::{Effect, Trace, answer};
@@ -336,7 +335,7 @@ fn describe_name(root: &Root, name: &[u8]) -> String {
             format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
         }
         Ok(Named::Folder) => "a folder".to_owned(),
-        Err(fault) => flatout_serve::outcome::Outcome::from(fault)
+        Err(fault) => flatout_serve::outcome::FileOutcome::from(fault)
             .text()
             .split(": ")
             .next()
@@ -349,8 +348,7 @@ fn describe_name(root: &Root, name: &[u8]) -> String {
 impl Explanation {
     fn set_answer(&mut self, response: &Response, changes: &[(Place, FieldOp)]) {
         self.status = response.status;
-        self.outcome =
-            (OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"), outcome_text(response.outcome));
+        self.outcome = (response.outcome.name(), response.outcome.text());
         self.body_bytes = response.body.len();
         let mut head = Vec::new();
         response.head.append_to(&mut head, b"Thu, 01 Jan 1970 00:00:00 GMT", response.extra_lines(), None);

@@ -11,7 +11,7 @@
 //! | `step`, `pattern`, `index` | steps, route conditions, and an index of steps by path |
 //! | `walk` | from a request to a response, step by step |
 //! | `policy`, `text` | header steps in force; texts with variables |
-//! | `answer` | pages, redirects and texts under a policy |
+//! | `answer` | redirects and texts under a policy |
 //! | `network`, `rate`, `cors` | access by address, rate limits, cross-origin requests |
 //! | `auth`, `credentials` | basic authentication |
 //! | `owned` | a request that outlives its turn |
@@ -45,5 +45,5 @@ mod walk;
 pub use engine::Engine;
 pub use error::SpecError;
 pub use metrics::{MetricsFormat, MetricsText};
-pub use outcome::{OUTCOMES, Outcome};
+pub use outcome::{OUTCOMES, RouteOutcome};
 pub use spec::{Sources, Spec};

@@ -1,15 +1,18 @@
-//! The engine's own outcomes, in one table between those of `flatout-serve` and `flatout-proxy`; those of
-//! `flatout-pages` and `flatout-fastcgi` follow.
+//! The engine's own outcomes, and the tables of all its handlers' outcomes.
 
-use flatout_fastcgi::Outcome as Run;
-use flatout_pages::Outcome as Paged;
-use flatout_proxy::outcome::Outcome as Proxied;
-use flatout_reason::join;
-use flatout_serve::outcome::Outcome as Served;
+use flatout_cache::reason::Lookup;
+use flatout_fastcgi::PhpOutcome;
+use flatout_net::origin::OriginFailure;
+use flatout_pages::PageOutcome;
+use flatout_pages::api::refusal::PageRefusal;
+use flatout_pages::sandbox::failure::FailureKind;
+use flatout_proxy::outcome::ForwardOutcome;
+use flatout_reason::Table;
+use flatout_serve::outcome::FileOutcome;
 
 flatout_reason::reasons! {
     /// The outcome of a response that no file determined.
-    pub enum Outcome { name, text, }
+    pub enum RouteOutcome { name, text, }
     SiteUnknown, "site_unknown", "No site of this listener has the host's name: 421.";
     HostNeeded, "host_needed", "The answer would name the host, and the request named none: 400.";
     HttpsRedirect, "https_redirect", "This listener only leads to https: 308.";
@@ -25,49 +28,39 @@ flatout_reason::reasons! {
     Unrouted, "unrouted", "No step of the site answered: 404.";
 }
 
-impl Outcome {
-    /// The index into [`OUTCOMES`].
-    pub const fn index(self) -> u8 {
-        Served::ALL.len() as u8 + self as u8
+/// The tables with all outcomes of an [`crate::Engine`].
+pub const OUTCOMES: [&Table; 9] = [
+    FileOutcome::TABLE,
+    Lookup::TABLE,
+    RouteOutcome::TABLE,
+    ForwardOutcome::TABLE,
+    OriginFailure::TABLE,
+    PageOutcome::TABLE,
+    FailureKind::TABLE,
+    PageRefusal::TABLE,
+    PhpOutcome::TABLE,
+];
+
+const COUNT: usize = {
+    let (mut count, mut table) = (0, 0);
+    while table < OUTCOMES.len() {
+        count += OUTCOMES[table].names.len();
+        table += 1;
     }
-}
-
-/// Index in [`OUTCOMES`] of the first outcome of proxies.
-pub(crate) const PROXY_BASE: usize = Served::ALL.len() + Outcome::ALL.len();
-
-/// Index in [`OUTCOMES`] of the first outcome of active pages.
-pub(crate) const PAGES_BASE: usize = PROXY_BASE + Proxied::NAMES.len();
-
-/// Index in [`OUTCOMES`] of the first outcome of application servers.
-pub(crate) const PHP_BASE: usize = PAGES_BASE + Paged::NAMES.len();
-
-const COUNT: usize = PHP_BASE + Run::NAMES.len();
-
-/// Names of all outcomes of an [`crate::Engine`]: those of files, of the engine, of proxies, of pages, and of
-/// application servers.
-pub const OUTCOMES: [&str; COUNT] = join(&[Served::NAMES, Outcome::NAMES, Proxied::NAMES, Paged::NAMES, Run::NAMES]);
-
-const TEXTS: [&str; COUNT] = join(&[Served::TEXTS, Outcome::TEXTS, Proxied::TEXTS, Paged::TEXTS, Run::TEXTS]);
-
-/// The meaning of the outcome at `index` in [`OUTCOMES`].
-pub fn outcome_text(index: u8) -> &'static str {
-    TEXTS.get(usize::from(index)).copied().unwrap_or("")
-}
+    count
+};
 
 const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);
 
 #[cfg(test)]
 mod tests {
-    use super::{OUTCOMES, Outcome};
+    use super::OUTCOMES;
     use std::collections::HashSet;
 
     #[test]
-    fn names_are_unique_and_stand_at_their_index() {
-        assert_eq!(OUTCOMES.iter().collect::<HashSet<_>>().len(), OUTCOMES.len());
-        for outcome in Outcome::ALL {
-            assert_eq!(OUTCOMES[usize::from(outcome.index())], outcome.name());
-            assert!(outcome.text().ends_with('.'));
-            assert_eq!(super::outcome_text(outcome.index()), outcome.text());
-        }
+    fn names_are_unique() {
+        let names: Vec<_> = OUTCOMES.iter().flat_map(|table| table.names).collect();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+        assert!(OUTCOMES.iter().flat_map(|table| table.texts).all(|text| text.contains('.')));
     }
 }

@@ -12,27 +12,31 @@ pub(crate) mod readings;
 mod rewrite;
 pub(crate) mod trace;
 
-use crate::answer::{ALLOW, Failure, error_page, no_content, redirect};
+use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
 use crate::host::split_port;
-use crate::outcome::Outcome;
+use crate::outcome::RouteOutcome;
 use crate::spec::{Change, ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Step};
 use crate::text::render_value;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
-use flatout_http::refusal::Refusal;
+use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::handler::{LaterResponse, Reply, Request};
 use flatout_net::response::Response;
+use flatout_net::routed::{Handling, HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
 use flatout_proxy::forward::ALLOW_FORWARDED;
-use flatout_serve::files::HeaderPolicy;
-use flatout_serve::outcome::Outcome as Served;
+use flatout_serve::outcome::FileOutcome;
+use pages::Pages;
 use readings::Reading;
 use std::borrow::Cow;
+use std::future::Future;
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 pub(crate) use trace::{Effect, Silent, Trace};
 
 /// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
@@ -44,7 +48,7 @@ pub(crate) struct Resumed {
     /// Verified passwords: the numbers of the steps, and the user.
     right: Vec<(u32, Rc<str>)>,
     /// The step whose password was wrong, or could not be verified.
-    failed: Option<(u32, guard::Refused)>,
+    failed: Option<(u32, guard::PasswordFailure)>,
 }
 
 /// Responds to `request`. `resumed` has the results of password verifications since its arrival.
@@ -56,8 +60,8 @@ pub(crate) fn answer<T: Trace>(
     resumed: Option<Resumed>,
 ) -> Reply {
     let listener = live.spec.listeners.get(request.listener as usize);
-    let refuse = |failure: Failure| {
-        let mut response = error_page(&failure, &HeaderPolicy::default());
+    let refuse = |failure: Refusal| {
+        let mut response = failure.respond(None, &HeaderPolicy::default());
         response.log = listener.map_or(0, |listener| listener.log);
         Reply::Now(response)
     };
@@ -74,7 +78,7 @@ pub(crate) fn answer<T: Trace>(
         Target::Asterisk => {
             let forwards = live.spec.sites.iter().any(|site| site.forwards);
             let allow = if forwards { ALLOW_FORWARDED } else { ALLOW };
-            let mut response = no_content(&[("Allow", allow)], &HeaderPolicy::default(), Served::Options as u8);
+            let mut response = no_content(&[("Allow", allow)], &HeaderPolicy::default(), FileOutcome::Options);
             response.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
@@ -82,7 +86,7 @@ pub(crate) fn answer<T: Trace>(
     };
     // RFC 9112 §3.2.2: the authority of an absolute-form precedes Host.
     let host = authority.or(head.host);
-    let unknown = || Failure::new(421, "This server has no site with that name.", Outcome::SiteUnknown);
+    let unknown = || Refusal::new(421, "This server has no site with that name.", RouteOutcome::SiteUnknown);
     let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
     if early.is_none()
         && let Some(port) = listener.redirect_https_port
@@ -139,8 +143,8 @@ pub(crate) fn answer<T: Trace>(
     reply
 }
 
-fn method_unknown() -> Failure {
-    Failure::served(501, "This server does not know that method.", Served::MethodUnknown)
+fn method_unknown() -> Refusal {
+    Refusal::new(501, "This server does not know that method.", FileOutcome::MethodUnknown)
 }
 
 /// Returns whether only an origin may know the method, and the target is a resource.
@@ -148,15 +152,15 @@ fn is_extension(head: &RequestHead<'_>) -> bool {
     matches!((head.method, head.target), (Method::Unknown(_), Target::Resource { .. }))
 }
 
-pub(crate) fn method_not_allowed() -> Failure {
+pub(crate) fn method_not_allowed() -> Refusal {
     let text = "This address can only be read: send GET or HEAD.";
-    Failure::served(405, text, Served::MethodNotAllowed).with("Allow", ALLOW)
+    Refusal::new(405, text, FileOutcome::MethodNotAllowed).with("Allow", ALLOW)
 }
 
 /// TRACE would reveal fields that proxies have added; it is not forwarded either. `allow` lists the supported
 /// methods.
-fn trace_not_allowed(allow: &str) -> Failure {
-    Failure::served(405, "This server does not answer TRACE.", Served::MethodNotAllowed).with("Allow", allow)
+fn trace_not_allowed(allow: &str) -> Refusal {
+    Refusal::new(405, "This server does not answer TRACE.", FileOutcome::MethodNotAllowed).with("Allow", allow)
 }
 
 /// The redirect of a listener that only leads to https; `None` for requests that continue. Unknown hosts are not
@@ -169,7 +173,7 @@ fn redirect_https(
     host: Option<&[u8]>,
     path: &[u8],
     query: Option<&[u8]>,
-) -> Option<Result<Reply, Failure>> {
+) -> Option<Result<Reply, Refusal>> {
     let site = if listener.hosts.sites.is_empty() {
         live.spec.listeners.iter().find_map(|other| other.hosts.find(host))
     } else {
@@ -195,14 +199,14 @@ fn redirect_https(
         location.extend_from_slice(query);
     }
     let location = encode_location(&location);
-    let mut response = redirect(308, &location, &HeaderPolicy::default(), Outcome::HttpsRedirect.index());
+    let mut response = redirect(308, location, &HeaderPolicy::default(), RouteOutcome::HttpsRedirect);
     response.log = site.log;
     response.site = live.site_name(site);
     Some(Ok(Reply::Now(response)))
 }
 
-fn host_needed() -> Failure {
-    Failure::new(400, "The request must name a host.", Outcome::HostNeeded)
+fn host_needed() -> Refusal {
+    Refusal::new(400, "The request must name a host.", RouteOutcome::HostNeeded)
 }
 
 /// The part of the path that the innermost route's last star matched, and the number of rewrites before it.
@@ -243,7 +247,7 @@ pub(crate) struct Walk<'w, T> {
     rendered: Vec<(&'w str, Vec<u8>)>,
     user: Option<Rc<str>>,
     /// The failure of the last `files` step with `pass`.
-    passed: Option<Failure>,
+    passed: Option<Refusal>,
     resumed: Option<Resumed>,
     /// The walk has passed the point of the previous one.
     resumed_past: bool,
@@ -275,7 +279,7 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     /// The response to a request that no step sees.
-    fn answer_early(&mut self, failure: &Failure) -> Response {
+    fn answer_early(&mut self, failure: &Refusal) -> Response {
         self.enter_unasked(&self.site.block);
         self.fail(failure)
     }
@@ -302,13 +306,12 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     /// Responds to a path that no step may see.
-    fn refuse_path(&mut self, refusal: Refusal) -> Response {
+    fn refuse_path(&mut self, refusal: PathRefusal) -> Response {
         match self.request.head.method {
             Method::Options => self.answer_options(),
             // Where requests are forwarded, the path is at fault, not the method.
             method if self.site.forwards || matches!(method, Method::Get | Method::Head) => {
-                let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
-                self.fail(&Failure::served(refusal.status(), refusal.text(), outcome))
+                self.fail(&path_refused(refusal))
             }
             _ => self.fail(&method_not_allowed()),
         }
@@ -323,11 +326,48 @@ impl<'w, T: Trace> Walk<'w, T> {
             merged.extend_from_slice(query);
         }
         let status = if matches!(self.request.head.method, Method::Get | Method::Head) { 301 } else { 308 };
-        redirect(status, &encode_location(&merged), &self.policy(), Served::SlashesMerged as u8)
+        redirect(status, encode_location(&merged), &self.policy(), FileOutcome::SlashesMerged)
     }
 
     fn answer_options(&mut self) -> Response {
-        no_content(&[("Allow", ALLOW)], &self.policy(), Served::Options as u8)
+        no_content(&[("Allow", ALLOW)], &self.policy(), FileOutcome::Options)
+    }
+
+    /// The request as handlers receive it.
+    fn routed<'a>(&'a self, request: &'a Request<'a>, policy: &'a Rc<HeaderPolicy>) -> RoutedRequest<'a> {
+        RoutedRequest {
+            request,
+            path: &self.path,
+            decoded: &self.decoded,
+            facts: self.facts,
+            query: self.query.as_deref(),
+            policy,
+            user: self.user.as_deref(),
+            site: self.site.name.as_deref(),
+            server: self.live.spec.listeners.get(request.listener as usize).and_then(|listener| listener.address),
+            host: None,
+            port: None,
+            now: self.now,
+        }
+    }
+
+    /// The reply with a handler's result; `None` if the handler passes.
+    fn settle(&mut self, handling: Handling) -> Option<Reply> {
+        match handling {
+            Handling::Pass => None,
+            Handling::Now(Ok(response)) => Some(response.into()),
+            Handling::Now(Err(refusal)) => Some(self.fail(&refusal).into()),
+            Handling::Later(pending) => {
+                let pages = Pages {
+                    live: Rc::clone(self.live),
+                    numbers: self.pages.clone(),
+                    policy: self.policy(),
+                    now: self.now,
+                };
+                self.sealed = true;
+                Some(Reply::later(SealedResponse { pending, pages, seal: self.seal() }))
+            }
+        }
     }
 
     fn policy(&self) -> Rc<HeaderPolicy> {
@@ -543,6 +583,31 @@ impl Seal {
     }
 }
 
-fn unrouted() -> Failure {
-    Failure::new(404, "Nothing here has this name.", Outcome::Unrouted)
+/// A handler's response in progress, and the additions to it.
+struct SealedResponse {
+    pending: PendingResponse,
+    pages: Pages,
+    seal: Seal,
+}
+
+impl Future for SealedResponse {
+    type Output = Response;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
+        let sealed = self.get_mut();
+        let response = match ready!(sealed.pending.as_mut().poll(context)) {
+            Ok(response) => response,
+            Err(refusal) => sealed.pages.fail(&refusal),
+        };
+        Poll::Ready(std::mem::take(&mut sealed.seal).put_on_later(response))
+    }
+}
+
+fn path_refused(refusal: PathRefusal) -> Refusal {
+    let outcome = if refusal == PathRefusal::TargetNul { FileOutcome::TargetNul } else { FileOutcome::PathAboveRoot };
+    Refusal::new(refusal.status(), refusal.text(), outcome)
+}
+
+fn unrouted() -> Refusal {
+    Refusal::new(404, "Nothing here has this name.", RouteOutcome::Unrouted)
 }

@@ -1,7 +1,7 @@
 //! Conversion of a script's response to an HTTP response.
 
 use crate::head::CgiHead;
-use crate::outcome::Outcome;
+use crate::outcome::PhpOutcome;
 use flatout_config::model::FieldOp;
 use flatout_http::date::{DATE_BYTES, format_date};
 use flatout_http::lines::{each_line, write_changed, write_line};
@@ -19,7 +19,7 @@ pub(crate) fn respond(
     length: Option<u64>,
     body: Body,
     changes: &[FieldOp],
-    outcome: Outcome,
+    outcome: PhpOutcome,
 ) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len() + 128);
     write_changed(&head.lines, changes, &mut lines);
@@ -29,7 +29,7 @@ pub(crate) fn respond(
     if let Some(length) = length {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }
-    Response::new(head.status, Head::from_lines(head.status, &lines), body, outcome.index())
+    Response::new(head.status, Head::from_lines(head.status, &lines), body, outcome)
 }
 
 /// Adds fields of the script's `head` to `file`, the response with a file.
@@ -69,7 +69,7 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
     }
     file.head = Head::from_lines(file.status, &lines);
     file.extra = None;
-    file.outcome = Outcome::FileSent.index();
+    file.outcome = PhpOutcome::FileSent.into();
     file
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
 mod tests {
     use super::{respond, respond_file};
     use crate::head::CgiHead;
-    use crate::outcome::Outcome;
+    use crate::outcome::PhpOutcome;
     use flatout_config::model::FieldOp;
     use flatout_net::response::{Body, Head, Response};
 
@@ -91,18 +91,20 @@ mod tests {
     fn a_script_s_head_becomes_ours() {
         let head = CgiHead::parse(b"Status: 404\nX-A: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT\nB: 2\n\n").unwrap();
         let changes = [FieldOp::Set("x-a".into(), "2".into()), FieldOp::Remove("B".into())];
-        let response = respond(&head, Some(3), Body::Empty, &changes, Outcome::Answered);
+        let response = respond(&head, Some(3), Body::Empty, &changes, PhpOutcome::Answered);
         let expected = "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nx-a: 2\r\n\
                         Content-Length: 3\r\n\r\n";
         assert_eq!((response.status, text(&response).as_str()), (404, expected));
-        let dated = respond(&CgiHead::parse(b"\n").unwrap(), None, Body::Empty, &[], Outcome::Answered);
+        let dated = respond(&CgiHead::parse(b"\n").unwrap(), None, Body::Empty, &[], PhpOutcome::Answered);
         assert_eq!(text(&dated).matches("Date: ").count(), 1);
     }
 
     #[test]
     fn a_file_keeps_what_it_decides() {
         let fields = [("Content-Type", "text/plain"), ("Content-Length", "3"), ("ETag", "\"f\""), ("Vary", "x")];
-        let file = |status| Response::new(status, Head::new(status, &fields), Body::Bytes(b"abc".to_vec().into()), 0);
+        let file = |status| {
+            Response::new(status, Head::new(status, &fields), Body::Bytes(b"abc".to_vec().into()), PhpOutcome::Answered)
+        };
         let head = CgiHead::parse(
             b"Content-Type: image/png\nETag: \"s\"\nContent-Disposition: attachment\nContent-Length: 0\nVary: y\n\n",
         )

@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::head::{CgiHead, EndFinder};
 use crate::lines::LineSplitter;
-use crate::outcome::Outcome;
+use crate::outcome::PhpOutcome;
 use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
 use crate::step::Permit;
 use crate::upload::{Upload, UploadError};
@@ -22,7 +22,7 @@ const READY_BYTES_MAX: usize = 64 * 1024;
 /// Failure of a request, and whether it could be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: PhpOutcome,
     /// No response bytes arrived on a pooled connection: the server may have closed it before it saw the request.
     pub(crate) is_stale: bool,
     /// Nothing was sent.
@@ -62,7 +62,7 @@ impl CgiReader {
         }
     }
 
-    fn handle_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Outcome> {
+    fn handle_bytes(&mut self, mut bytes: &[u8]) -> Result<(), PhpOutcome> {
         self.received_any |= !bytes.is_empty();
         while !bytes.is_empty() && !self.decoder.is_done() {
             let (used, event) = self.decoder.decode(bytes)?;
@@ -83,7 +83,7 @@ impl CgiReader {
         Ok(())
     }
 
-    fn handle_content(&mut self, part: &[u8]) -> Result<(), Outcome> {
+    fn handle_content(&mut self, part: &[u8]) -> Result<(), PhpOutcome> {
         if self.head.is_some() {
             self.ready.extend_from_slice(part);
             return Ok(());
@@ -179,7 +179,7 @@ impl FastcgiExchange {
                 Poll::Ready(Ok(false)) if self.reader.head.is_some() => break,
                 Poll::Ready(Ok(false)) => {
                     let begun = self.reader.received_any;
-                    let outcome = if begun { Outcome::CutHead } else { Outcome::ClosedBeforeHead };
+                    let outcome = if begun { PhpOutcome::CutHead } else { PhpOutcome::ClosedBeforeHead };
                     return Poll::Ready(Err(self.fail(outcome)));
                 }
                 Poll::Ready(Err(outcome)) => return Poll::Ready(Err(self.fail(outcome))),
@@ -199,12 +199,12 @@ impl FastcgiExchange {
             return Poll::Ready(Ok(head));
         }
         let outcome = match self.reader.ended {
-            Some(ProtocolStatus::Complete) => Outcome::CutHead,
-            Some(ProtocolStatus::Overloaded) => Outcome::Overloaded,
-            Some(ProtocolStatus::CannotMultiplex | ProtocolStatus::UnknownRole) => Outcome::RoleUnknown,
+            Some(ProtocolStatus::Complete) => PhpOutcome::CutHead,
+            Some(ProtocolStatus::Overloaded) => PhpOutcome::Overloaded,
+            Some(ProtocolStatus::CannotMultiplex | ProtocolStatus::UnknownRole) => PhpOutcome::RoleUnknown,
             None => {
                 ready!(self.poll_expired(context));
-                if self.waits_for == WaitsFor::Taking { Outcome::UploadTimeout } else { Outcome::HeadTimeout }
+                if self.waits_for == WaitsFor::Taking { PhpOutcome::UploadTimeout } else { PhpOutcome::HeadTimeout }
             }
         };
         Poll::Ready(Err(self.fail(outcome)))
@@ -219,7 +219,7 @@ impl FastcgiExchange {
     }
 
     /// Continues sending, and determines the cause of waiting.
-    fn wait_for_head(&mut self, context: &mut Context<'_>) -> Result<(), Outcome> {
+    fn wait_for_head(&mut self, context: &mut Context<'_>) -> Result<(), PhpOutcome> {
         let sending = self.send(context)?;
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match sending {
@@ -244,7 +244,7 @@ impl FastcgiExchange {
     }
 
     /// Sends as much as possible now.
-    fn send(&mut self, context: &mut Context<'_>) -> Result<SendingState, Outcome> {
+    fn send(&mut self, context: &mut Context<'_>) -> Result<SendingState, PhpOutcome> {
         if self.upload_cut {
             return Ok(SendingState::Done);
         }
@@ -257,7 +257,7 @@ impl FastcgiExchange {
             Poll::Pending => Ok(SendingState::Server(upload.sent_bytes() > before)),
             Poll::Ready(Ok(())) => Ok(SendingState::Done),
             Poll::Ready(Err(UploadError::Content(outcome))) => Err(outcome),
-            Poll::Ready(Err(UploadError::Socket)) if upload.sent_bytes() == 0 => Err(Outcome::ClosedBeforeHead),
+            Poll::Ready(Err(UploadError::Socket)) if upload.sent_bytes() == 0 => Err(PhpOutcome::ClosedBeforeHead),
             Poll::Ready(Err(UploadError::Socket)) => {
                 // It may have responded before it closed.
                 self.upload_cut = true;
@@ -267,7 +267,7 @@ impl FastcgiExchange {
     }
 
     /// Receives once. `false`: the connection has closed.
-    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Outcome>> {
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, PhpOutcome>> {
         let Self { connection: Some(connection), reader, .. } = self else { return Poll::Ready(Ok(false)) };
         connection
             .poll_receive(context, |bytes| reader.handle_bytes(bytes).map(|()| !bytes.is_empty()))
@@ -278,11 +278,11 @@ impl FastcgiExchange {
         self.connection.as_mut().map_or(Poll::Pending, |connection| connection.poll_expired(context))
     }
 
-    fn fail(&self, outcome: Outcome) -> Failed {
+    fn fail(&self, outcome: PhpOutcome) -> Failed {
         let reused = self.connection.as_ref().is_some_and(FastcgiConnection::is_reused);
         Failed {
             outcome,
-            is_stale: reused && outcome == Outcome::ClosedBeforeHead,
+            is_stale: reused && outcome == PhpOutcome::ClosedBeforeHead,
             is_unsent: self.upload.as_ref().is_some_and(|upload| upload.sent_bytes() == 0),
         }
     }

@@ -30,7 +30,7 @@ mod upload;
 pub mod variables;
 pub mod worker;
 
-pub use outcome::Outcome;
+pub use outcome::PhpOutcome;
 pub use split::{Meaning, PassReason};
 pub use step::PhpStep;
-pub use worker::{Asking, FileName, FileWanted, Handled, Made, PhpWorker, Refused};
+pub use worker::{FileName, FileWanted, PhpWorker};

@@ -4,10 +4,11 @@
 use crate::head::HeadError;
 use crate::record::RecordError;
 use flatout_net::fastcgi::ConnectFailure;
+use flatout_net::routed::Refusal;
 
 flatout_reason::reasons! {
-    /// Outcome of a `php` request.
-    pub enum Outcome {
+    /// PhpOutcome of a `php` request.
+    pub enum PhpOutcome {
         name,
         /// Status of the response; 0: the script's status.
         status: u16,
@@ -43,14 +44,9 @@ flatout_reason::reasons! {
     SpoolFailed, "php_spool_failed", 503, "The request's content could not be buffered to determine its length: 503.";
 }
 
-impl Outcome {
-    /// Index into [`Outcome::NAMES`].
-    pub const fn index(self) -> u8 {
-        self as u8
-    }
-
+impl PhpOutcome {
     /// Sentence for visitors. The reason is only logged: it would disclose internals.
-    pub const fn sentence(self) -> &'static str {
+    const fn sentence(self) -> &'static str {
         match self.status() {
             400 => "The request was not whole.",
             411 => "The request must say how long its content is.",
@@ -63,7 +59,14 @@ impl Outcome {
     }
 }
 
-impl From<ConnectFailure> for Outcome {
+impl From<PhpOutcome> for Refusal {
+    fn from(outcome: PhpOutcome) -> Self {
+        let refusal = Self::new(outcome.status(), outcome.sentence(), outcome);
+        if outcome.status() == 503 { refusal.with("Retry-After", "1") } else { refusal }
+    }
+}
+
+impl From<ConnectFailure> for PhpOutcome {
     fn from(failure: ConnectFailure) -> Self {
         match failure {
             ConnectFailure::Refused => Self::Refused,
@@ -78,7 +81,7 @@ impl From<ConnectFailure> for Outcome {
     }
 }
 
-impl From<HeadError> for Outcome {
+impl From<HeadError> for PhpOutcome {
     fn from(error: HeadError) -> Self {
         match error {
             HeadError::TooLarge => Self::HeadTooLarge,
@@ -88,7 +91,7 @@ impl From<HeadError> for Outcome {
     }
 }
 
-impl From<RecordError> for Outcome {
+impl From<RecordError> for PhpOutcome {
     fn from(_: RecordError) -> Self {
         Self::RecordMalformed
     }
@@ -96,15 +99,15 @@ impl From<RecordError> for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::Outcome;
+    use super::PhpOutcome;
     use std::collections::HashSet;
 
     #[test]
     fn names_are_unique_and_statuses_are_told() {
-        let names: HashSet<_> = Outcome::NAMES.iter().collect();
-        assert_eq!(names.len(), Outcome::ALL.len());
-        for (index, outcome) in Outcome::ALL.iter().enumerate() {
-            assert_eq!((usize::from(outcome.index()), outcome.name()), (index, Outcome::NAMES[index]));
+        let names: HashSet<_> = PhpOutcome::NAMES.iter().collect();
+        assert_eq!(names.len(), PhpOutcome::ALL.len());
+        for (index, outcome) in PhpOutcome::ALL.iter().enumerate() {
+            assert_eq!((*outcome as usize, outcome.name()), (index, PhpOutcome::NAMES[index]));
             assert!(outcome.text().ends_with('.') && outcome.name().starts_with("php_"));
             let told = format!(": {}", outcome.status());
             assert!(outcome.status() == 0 || outcome.text().contains(&told), "{}", outcome.name());

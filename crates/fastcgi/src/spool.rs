@@ -4,7 +4,7 @@
 //! content is buffered as far as limits permit: an application server such as PHP-FPM uses a process per connection,
 //! and a slow upload would block it.
 
-use crate::outcome::Outcome;
+use crate::outcome::PhpOutcome;
 use flatout_net::content::{ContentPiece, RequestContent};
 use flatout_net::shared::SharedBytes;
 use flatout_net::spool::{Spool, SpoolFile};
@@ -69,7 +69,7 @@ impl SpooledContent {
         content: RequestContent,
         bytes_max: u64,
         budget: &Arc<SpoolBudget>,
-    ) -> Result<Filled, Outcome> {
+    ) -> Result<Filled, PhpOutcome> {
         let (spool, file) = (Spool::default(), SpoolFile::new(None));
         let mut share = SpoolShare { budget: Arc::clone(budget), bytes: 0 };
         let mut rest = None;
@@ -77,10 +77,10 @@ impl SpooledContent {
             let bytes = match poll_fn(|context| content.poll_piece(context)).await {
                 ContentPiece::Bytes(bytes) => bytes,
                 ContentPiece::End(_) => break,
-                ContentPiece::Cut(_) => return Err(Outcome::ContentCut),
+                ContentPiece::Cut(_) => return Err(PhpOutcome::ContentCut),
             };
             let has_room = share.grow(bytes.len() as u64);
-            spool.append(&bytes, &file).map_err(|_| Outcome::SpoolFailed)?;
+            spool.append(&bytes, &file).map_err(|_| PhpOutcome::SpoolFailed)?;
             if share.bytes <= bytes_max && has_room {
                 continue;
             }
@@ -91,8 +91,8 @@ impl SpooledContent {
                     rest = Some(content);
                     break;
                 }
-                None if share.bytes > bytes_max => return Err(Outcome::ContentTooLarge),
-                None => return Err(Outcome::SpoolFailed),
+                None if share.bytes > bytes_max => return Err(PhpOutcome::ContentTooLarge),
+                None => return Err(PhpOutcome::SpoolFailed),
             }
         }
         let content = Self { spool, at: 0, share };
@@ -113,13 +113,13 @@ impl SpooledContent {
     }
 
     /// Returns the next piece; `None` at the end.
-    pub(crate) fn next_piece(&mut self) -> Result<Option<SharedBytes>, Outcome> {
+    pub(crate) fn next_piece(&mut self) -> Result<Option<SharedBytes>, PhpOutcome> {
         if self.at >= self.share.bytes {
             return Ok(None);
         }
-        let piece = self.spool.read(self.at, PIECE_BYTES).map_err(|_| Outcome::SpoolFailed)?;
+        let piece = self.spool.read(self.at, PIECE_BYTES).map_err(|_| PhpOutcome::SpoolFailed)?;
         if piece.is_empty() {
-            return Err(Outcome::SpoolFailed);
+            return Err(PhpOutcome::SpoolFailed);
         }
         self.at += piece.len() as u64;
         Ok(Some(SharedBytes::from_buffer(piece)))

@@ -1,6 +1,6 @@
 //! Sending a FastCGI request: variables, then content as it arrives.
 
-use crate::outcome::Outcome;
+use crate::outcome::PhpOutcome;
 use crate::record::{CONTENT_BYTES_MAX, Header, RecordKind, encode_end};
 use crate::spool::SpooledContent;
 use flatout_net::content::{ContentPiece, RequestContent};
@@ -28,7 +28,7 @@ pub(crate) enum UploadError {
     /// The application server closed its receiving side.
     Socket,
     /// The content is unavailable.
-    Content(Outcome),
+    Content(PhpOutcome),
 }
 
 /// A request being sent.
@@ -175,7 +175,7 @@ impl Upload {
         self.part_at = 0;
     }
 
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<SharedBytes>, Outcome>> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<SharedBytes>, PhpOutcome>> {
         let content = match &mut self.feed {
             Feed::Nothing => return Poll::Ready(Ok(None)),
             Feed::Kept(spool) => return Poll::Ready(spool.next_piece()),
@@ -189,7 +189,7 @@ impl Upload {
         content.poll_piece(context).map(|piece| match piece {
             ContentPiece::Bytes(bytes) => Ok(Some(bytes)),
             ContentPiece::End(_) => Ok(None),
-            ContentPiece::Cut(_) => Err(Outcome::ContentCut),
+            ContentPiece::Cut(_) => Err(PhpOutcome::ContentCut),
         })
     }
 }

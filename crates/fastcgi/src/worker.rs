@@ -3,79 +3,35 @@
 use crate::answer::{respond, respond_file};
 use crate::exchange::{Failed, FastcgiExchange, Through};
 use crate::head::CgiHead;
-use crate::outcome::Outcome;
+use crate::outcome::PhpOutcome;
 use crate::record::{RecordKind, encode_begin, encode_end, encode_stream};
-use crate::split::{Meaning, PassReason};
+use crate::split::Meaning;
 use crate::spool::{Filled, SpooledContent};
 use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::VariableInput;
-use flatout_config::model::FieldOp;
 use flatout_http::path::SLASH_IN_SEGMENT;
+use flatout_http::request::Method;
 use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::fastcgi::FastcgiClient;
 use flatout_net::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
-use flatout_net::handler::Request;
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::{Body, Response};
+use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_net::stream::{ContentEvent, ContentSource as _, Stream};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 /// Maximum bytes of unneeded content received so that the connection can be reused.
 const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// A request for a `php` step.
-#[derive(Clone, Copy, Debug)]
-pub struct Asking<'a> {
-    /// The request.
-    pub request: &'a Request<'a>,
-    /// Its path after rewriting, the output of `flatout_http::path::decode_path`. The script receives a slash within a
-    /// segment as a slash (RFC 3875 §4.1.5: PATH_INFO is decoded).
-    pub decoded: &'a [u8],
-    /// Its query after rewriting.
-    pub query: Option<&'a [u8]>,
-    /// Header operations on the response.
-    pub changes: &'a Rc<[FieldOp]>,
-    /// Authenticated user.
-    pub user: Option<&'a str>,
-    /// Address of the listener.
-    pub server: Option<SocketAddr>,
-    /// Port requested by the client according to a trusted proxy; `None`: derive it from the request.
-    pub port: Option<u16>,
-    /// The site's name.
-    pub site: Option<&'a str>,
-}
-
-/// A refusal, from which an error page is built.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// The status.
-    pub status: u16,
-    /// One sentence for the visitor.
-    pub text: &'static str,
-    /// Fields of the error page.
-    pub fields: Vec<(&'static str, String)>,
-    /// The reason.
-    pub outcome: Outcome,
-}
-
-impl From<Outcome> for Refused {
-    fn from(outcome: Outcome) -> Self {
-        let fields = if outcome.status() == 503 { vec![("Retry-After", "1".to_owned())] } else { Vec::new() };
-        Self { status: outcome.status(), text: outcome.sentence(), fields, outcome }
-    }
-}
-
 /// Response of a script.
-#[derive(Debug)]
-pub enum Made {
+enum Made {
     /// A response with content.
     Response(Response),
     /// A file to send.
@@ -89,7 +45,7 @@ pub struct FileWanted {
     /// The request, whose ranges and conditions apply to the file.
     pub request: OwnedRequest,
     head: CgiHead,
-    changes: Rc<[FieldOp]>,
+    policy: Rc<HeaderPolicy>,
 }
 
 /// Name of a file to send.
@@ -105,7 +61,7 @@ impl FileWanted {
     /// Builds the script's response from `file`, the response with the file.
     #[must_use]
     pub fn respond(&self, file: Response) -> Response {
-        respond_file(file, &self.head, &self.changes)
+        respond_file(file, &self.head, &self.policy.fields)
     }
 }
 
@@ -115,26 +71,9 @@ impl fmt::Debug for FileWanted {
     }
 }
 
-/// Future of a response.
-pub type Making = Pin<Box<dyn Future<Output = Result<Made, Refused>>>>;
-
-/// Result of handling a request.
-pub enum Handled {
-    /// A script runs.
-    Later(Making),
-    /// The path is a folder without a trailing slash.
-    Slash,
-    /// Not a script: later steps may handle it.
-    Pass(PassReason),
-    /// A refusal.
-    Refused(Refused),
-}
-
 /// One worker's connections to application servers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PhpWorker {
-    /// Offset of this crate's outcomes in the handler's table.
-    base: u8,
     clients: RefCell<Vec<(Weak<PhpStep>, FastcgiClient)>>,
 }
 
@@ -147,62 +86,68 @@ struct Task {
     decoded: Vec<u8>,
     path_info_at: usize,
     query: Option<Vec<u8>>,
-    changes: Rc<[FieldOp]>,
+    policy: Rc<HeaderPolicy>,
     user: Option<String>,
     server: Option<SocketAddr>,
     port: Option<u16>,
     site: Option<String>,
-    base: u8,
 }
 
 impl PhpWorker {
-    /// Creates a worker without connections. `base` is added to the outcomes of its responses.
-    pub fn new(base: u8) -> Self {
-        Self { base, clients: RefCell::default() }
-    }
-
-    /// Handles a request to `step`.
-    pub fn handle(&self, step: &Arc<PhpStep>, asking: &Asking<'_>) -> Handled {
-        let (script, path_info) = match step.find(asking.decoded) {
+    /// Handles a request to `step`. `send` responds with the file that a script requests this server to send.
+    pub fn handle<F: Future<Output = Result<Response, Refusal>>>(
+        &self,
+        step: &Arc<PhpStep>,
+        routed: &RoutedRequest<'_>,
+        send: impl FnOnce(Box<FileWanted>) -> F + 'static,
+    ) -> Handling {
+        let (script, path_info) = match step.find(routed.decoded) {
             Meaning::Script(script, path_info) => (script, path_info),
-            Meaning::Slash => return Handled::Slash,
-            Meaning::Pass(reason) => return Handled::Pass(reason),
+            Meaning::Slash => {
+                let reads = matches!(routed.request.head.method, Method::Get | Method::Head);
+                return routed.redirect_to_folder(if reads { 301 } else { 308 }, PhpOutcome::FolderSlash).into();
+            }
+            Meaning::Pass(_) => return Handling::Pass,
         };
-        let offers = asking.request.offers;
+        let offers = routed.request.offers;
         if offers.has_content() {
             let settings = &step.settings;
-            let refused = match asking.request.offers.content_length() {
-                Some(length) if length > settings.content_bytes_max => Some(Outcome::ContentTooLarge),
-                None if settings.spool_bytes_max == 0 => Some(Outcome::LengthRequired),
+            let refused = match routed.request.offers.content_length() {
+                Some(length) if length > settings.content_bytes_max => Some(PhpOutcome::ContentTooLarge),
+                None if settings.spool_bytes_max == 0 => Some(PhpOutcome::LengthRequired),
                 _ => None,
             };
             if let Some(outcome) = refused {
-                return Handled::Refused(outcome.into());
+                return Refusal::from(outcome).into();
             }
         }
         // Receiving content may take long, so the permit is acquired afterwards.
         let permit = if offers.has_content() {
             None
         } else {
-            let Some(permit) = step.enter() else { return Handled::Refused(Outcome::TooMany.into()) };
+            let Some(permit) = step.enter() else { return Refusal::from(PhpOutcome::TooMany).into() };
             Some(permit)
         };
         let task = Task {
             step: Arc::clone(step),
             client: self.client(step),
-            request: OwnedRequest::new(asking.request),
+            request: OwnedRequest::new(routed.request),
             script,
-            decoded: asking.decoded.iter().map(|&byte| if byte == SLASH_IN_SEGMENT { b'/' } else { byte }).collect(),
+            decoded: routed.decoded.iter().map(|&byte| if byte == SLASH_IN_SEGMENT { b'/' } else { byte }).collect(),
             path_info_at: path_info.start,
-            query: asking.query.map(<[u8]>::to_vec),
-            changes: Rc::clone(asking.changes),
-            user: asking.user.map(str::to_owned),
-            server: asking.server,
-            port: asking.port,
-            site: asking.site.map(str::to_owned),
-            base: self.base,
+            query: routed.query.map(<[u8]>::to_vec),
+            policy: Rc::clone(routed.policy),
+            user: routed.user.map(str::to_owned),
+            server: routed.server,
+            port: routed.port,
+            site: routed.site.map(str::to_owned),
         };
-        Handled::Later(Box::pin(task.run(permit)))
+        Handling::later(async move {
+            match task.run(permit).await? {
+                Made::Response(response) => Ok(response),
+                Made::File(wanted) => send(wanted).await,
+            }
+        })
     }
 
     /// Closes connections of steps that are no longer in force.
@@ -230,7 +175,7 @@ impl PhpWorker {
 
 impl Task {
     /// `permit`: already acquired, unless content must be received first.
-    async fn run(self, permit: Option<Permit>) -> Result<Made, Refused> {
+    async fn run(self, permit: Option<Permit>) -> Result<Made, Refusal> {
         let offers = self.request.offers();
         let (feed, length) = match offers.take_content() {
             None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
@@ -252,7 +197,7 @@ impl Task {
                 }
             }
         };
-        let permit = permit.or_else(|| self.step.enter()).ok_or(Outcome::TooMany)?;
+        let permit = permit.or_else(|| self.step.enter()).ok_or(PhpOutcome::TooMany)?;
         let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
         Ok(self.answer(head, exchange, outcome))
     }
@@ -264,7 +209,7 @@ impl Task {
         permit: Permit,
         feed: Feed,
         length: Option<u64>,
-    ) -> Result<(CgiHead, FastcgiExchange, Outcome), Outcome> {
+    ) -> Result<(CgiHead, FastcgiExchange, PhpOutcome), PhpOutcome> {
         let keeps = self.step.settings.idle_connections_max > 0 && !self.client.saturation().is_suspected(Now::read());
         let prelude = self.prelude(keeps, length);
         let script = String::from_utf8_lossy(&self.script);
@@ -275,7 +220,7 @@ impl Task {
             let timeouts = self.step.settings.timeouts;
             let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
             match poll_fn(|context| exchange.poll_head(context)).await {
-                Ok(head) => return Ok((head, exchange, Outcome::Answered)),
+                Ok(head) => return Ok((head, exchange, PhpOutcome::Answered)),
                 Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
                 Err(failed) => {
                     let parts = exchange.into_parts().and_then(|(upload, permit)| Some((upload.into_feed()?, permit)));
@@ -290,7 +235,7 @@ impl Task {
         let timeouts = self.step.settings.timeouts;
         let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, about, permit);
         let head = self.wait_for_head(&mut exchange, keeps).await.map_err(|failed| failed.outcome)?;
-        Ok((head, exchange, if again { Outcome::AnsweredAgain } else { Outcome::Answered }))
+        Ok((head, exchange, if again { PhpOutcome::AnsweredAgain } else { PhpOutcome::Answered }))
     }
 
     /// Waits for the head on a new connection. If it is slow, idle connections may be blocking the server's processes.
@@ -349,7 +294,7 @@ impl Task {
         prelude
     }
 
-    fn answer(self, head: CgiHead, mut exchange: FastcgiExchange, outcome: Outcome) -> Made {
+    fn answer(self, head: CgiHead, mut exchange: FastcgiExchange, outcome: PhpOutcome) -> Made {
         let name = match (&head.accel, &head.sendfile) {
             (Some(address), _) => Some(FileName::Address(address.clone())),
             (None, Some(path)) => Some(FileName::Path(path.clone())),
@@ -357,8 +302,8 @@ impl Task {
         };
         if let Some(name) = name {
             discard(exchange);
-            let Self { request, changes, .. } = self;
-            return Made::File(Box::new(FileWanted { name, request, head, changes }));
+            let Self { request, policy, .. } = self;
+            return Made::File(Box::new(FileWanted { name, request, head, policy }));
         }
         let has_content = self.request.method() != "HEAD" && has_content(head.status);
         let (length, body) = if !has_content {
@@ -372,9 +317,7 @@ impl Task {
             let through = if head.is_event_stream() { through.of_events() } else { through };
             (length, Body::Stream(Stream::new(through, length)))
         };
-        let mut response = respond(&head, length, body, &self.changes, outcome);
-        response.outcome += self.base;
-        Made::Response(response)
+        Made::Response(respond(&head, length, body, &self.policy.fields, outcome))
     }
 }
 

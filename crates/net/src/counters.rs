@@ -4,6 +4,7 @@
 use crate::ending::CloseReason;
 use crate::tls::TlsFailure;
 use flatout_http::refusal::Refusal;
+use flatout_reason::Table;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Upper bound of the number of outcomes; see `Handler::OUTCOMES`.
@@ -57,7 +58,7 @@ pub struct Counters {
     pub refusals: [Counter; Refusal::ALL.len()],
     /// Connections closed, in the order of `CloseReason::ALL`.
     pub closes: [Counter; CloseReason::ALL.len()],
-    /// The handler's outcomes, in the order of its table.
+    /// The handler's outcomes, in the order of its tables.
     pub outcomes: [Counter; OUTCOMES_MAX],
 }
 
@@ -95,7 +96,7 @@ impl Counters {
 }
 
 /// The sum over all workers as (name, count) rows, zeros left out, for reports and tests.
-pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String, u64)> {
+pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static Table]) -> Vec<(String, u64)> {
     let sum = |pick: &dyn Fn(&Counters) -> u64| workers.iter().map(|counters| pick(counters)).sum::<u64>();
     let mut rows = vec![
         ("connections_accepted".to_owned(), sum(&|c| c.connections_accepted.get())),
@@ -112,7 +113,7 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
     for class in 0..5 {
         rows.push((format!("status_{}xx", class + 1), sum(&|c| c.status_classes[class].get())));
     }
-    for (index, name) in outcomes.iter().take(OUTCOMES_MAX).enumerate() {
+    for (index, name) in outcomes.iter().flat_map(|table| table.names).take(OUTCOMES_MAX).enumerate() {
         rows.push((format!("outcome_{name}"), sum(&|c| c.outcomes[index].get())));
     }
     for (index, refusal) in Refusal::ALL.iter().enumerate() {
@@ -132,6 +133,7 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static str]) -> Vec<(String
 mod tests {
     use super::{Counters, sum_rows};
     use crate::ending::CloseReason;
+    use flatout_reason::Table;
 
     #[test]
     fn rows_are_summed_and_zeros_left_out() {
@@ -142,7 +144,7 @@ mod tests {
         two.add_status(999);
         two.closes[CloseReason::IdleTimeout as usize].add(1);
         two.outcomes[1].add(7);
-        let rows = sum_rows(&[&one, &two], &["hit", "missing"]);
+        let rows = sum_rows(&[&one, &two], &[&Table { names: &["hit", "missing"], texts: &[] }]);
         // Statuses of no class count as server errors (RFC 9110 section 15).
         let expected =
             [("requests", 5), ("status_4xx", 1), ("status_5xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];

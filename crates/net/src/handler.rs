@@ -3,7 +3,9 @@
 use crate::clock::Now;
 use crate::content::Offers;
 use crate::response::Response;
+use crate::routed::{HeaderPolicy, Refusal};
 use flatout_http::request::RequestHead;
+use flatout_reason::{Outcome, Table};
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -111,8 +113,8 @@ impl fmt::Debug for Reply {
 
 /// Handles requests. Each worker has its own handler; handlers are never shared between threads.
 pub trait Handler: 'static {
-    /// Names of all outcomes of responses, at most `counters::OUTCOMES_MAX`; `Response::outcome` is an index into it.
-    const OUTCOMES: &'static [&'static str];
+    /// The tables with all outcomes of responses: at most `counters::OUTCOMES_MAX` rows. Only these are counted.
+    const OUTCOMES: &'static [&'static Table];
 
     /// Called once, within the worker's runtime, before the first request. The handler may spawn its tasks here.
     fn begin(&self) {}
@@ -123,6 +125,6 @@ pub trait Handler: 'static {
 
     /// The response to a request that was refused or timed out, with `status` and one sentence.
     fn handle_error(&self, status: u16, text: &'static str) -> Response {
-        crate::page::error_response(status, text)
+        Refusal::new(status, text, Outcome::NONE).respond(None, &HeaderPolicy::default())
     }
 }

@@ -7,6 +7,7 @@ use flatout_http::chunked::may_be_trailer;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::lines::{FieldOp, apply_operations};
 use flatout_http::status::reason;
+use flatout_reason::Outcome;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -293,8 +294,8 @@ pub struct Response {
     pub early_links: Option<Rc<Vec<String>>>,
     /// The content.
     pub body: Body,
-    /// The outcome: an index into the handler's `OUTCOMES`.
-    pub outcome: u8,
+    /// Its outcome, for the log and the counters.
+    pub outcome: Outcome,
     /// Index of its access log; `LOG_NONE` for none.
     pub log: u8,
     /// The authenticated user.
@@ -310,14 +311,14 @@ pub const LOG_NONE: u8 = u8::MAX;
 
 impl Response {
     /// A response that goes to the first log.
-    pub const fn new(status: u16, head: Head, body: Body, outcome: u8) -> Self {
+    pub fn new(status: u16, head: Head, body: Body, outcome: impl Into<Outcome>) -> Self {
         Self {
             status,
             head,
             extra: None,
             early_links: None,
             body,
-            outcome,
+            outcome: outcome.into(),
             log: 0,
             user: None,
             site: None,

@@ -4,15 +4,14 @@
 //! static segments in the page, the rest in its output buffer; a `writev` of slices sends them.
 
 use crate::api::policy::DEFAULT as CACHE_DEFAULT;
-use crate::asking::Changes;
 use crate::backlog::{BacklogFull, BufferedOutput};
 use crate::exchange::draft::Draft;
 use crate::exchange::output::{Output, OutputPiece};
 use crate::page::Page;
-use flatout_config::model::FieldOp;
 use flatout_http::lines::write_line;
 use flatout_http::status::has_content;
 use flatout_net::response::{Body, Head, Segment};
+use flatout_net::routed::HeaderPolicy;
 use flatout_net::shared::SharedBytes;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -41,7 +40,7 @@ pub(crate) struct Heads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeadKey {
     status: u16,
-    changes: u32,
+    policy: u32,
     length: Option<u64>,
     has_type: bool,
     has_cache: bool,
@@ -64,25 +63,25 @@ impl Heads {
 }
 
 /// The head for `draft`, and the additional lines of this response. `length` is that of the content, if known.
-pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Changes) -> (Head, Option<Rc<[u8]>>) {
+pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &HeaderPolicy) -> (Head, Option<Rc<[u8]>>) {
     let has = |name: &[u8]| draft.field(name).is_some();
     let mut fields = draft.fields().peekable();
     let is_plain = fields.peek().is_none();
     let key = HeadKey {
         status: draft.status,
-        changes: changes.id,
+        policy: policy.id,
         length: length.filter(|_| has_content(draft.status)),
         has_type: !has_content(draft.status) || !is_plain && has(b"content-type"),
         has_cache: !is_plain && has(b"cache-control"),
     };
-    let head = page.heads.borrow_mut().get(key, || build_head(key, &changes.fields));
+    let head = page.heads.borrow_mut().get(key, || build_head(key, policy));
     if is_plain {
         return (head, None);
     }
     let mut lines = Vec::new();
     for (name, value) in fields {
         // Header steps take precedence over the page.
-        if !changes.fields.iter().any(|change| change.removes(name)) {
+        if !policy.fields.iter().any(|change| change.removes(name)) {
             write_line(name, value, &mut lines);
         }
     }
@@ -91,7 +90,7 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, changes: &Ch
 }
 
 #[cold]
-fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
+fn build_head(key: HeadKey, policy: &HeaderPolicy) -> Head {
     let mut text = String::new();
     let mut fields: Vec<(&str, &str)> = Vec::new();
     if !key.has_type {
@@ -107,7 +106,7 @@ fn build_head(key: HeadKey, changes: &[FieldOp]) -> Head {
     {
         fields.push((name, value));
     }
-    Head::with_operations(key.status, &fields, changes)
+    policy.head(key.status, &fields)
 }
 
 /// A part of gathered content.
@@ -228,12 +227,12 @@ fn copy(parts: &mut Vec<OutputPart>, copied: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::{Heads, SLICE_BYTES_MIN, WHOLE_BYTES_MAX, body, head, length, segments};
-    use crate::asking::Changes;
     use crate::backlog::{BacklogFull, BufferedOutput};
     use crate::exchange::Exchange;
     use crate::page::{PLACED_BYTES_MIN, Page};
     use flatout_config::model::FieldOp;
     use flatout_net::response::{Body, Segment};
+    use flatout_net::routed::HeaderPolicy;
     use flatout_net::shared::SharedBytes;
     use std::rc::Rc;
 
@@ -333,13 +332,13 @@ mod tests {
     fn heads_have_what_the_page_the_steps_and_the_framing_say() {
         let page = Page::of_segments(&[]);
         let mut exchange = Exchange::default();
-        let lines = |exchange: &Exchange, length, changes: &Changes| {
-            let (head, extra) = head(&page, &exchange.draft, length, changes);
+        let lines = |exchange: &Exchange, length, policy: &HeaderPolicy| {
+            let (head, extra) = head(&page, &exchange.draft, length, policy);
             let mut output = Vec::new();
             head.append_to(&mut output, &[b'D'; 29], extra.as_deref().unwrap_or_default(), None);
             String::from_utf8(output).unwrap()
         };
-        let none = Changes::default();
+        let none = HeaderPolicy::default();
         let plain = lines(&exchange, Some(3), &none);
         let expected =
             "Content-Type: text/html; charset=utf-8\r\nContent-Length: 3\r\nCache-Control: private, no-cache\r\n\r\n";
@@ -349,8 +348,8 @@ mod tests {
         exchange.draft.add_field(b"X-B", b"2");
         let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
         let fields = [set("x-b", "3"), FieldOp::Remove("Cache-Control".into()), set("Content-Length", "9")];
-        let changes = Changes { id: 1, fields: Rc::new(fields) };
-        let changed = lines(&exchange, None, &changes);
+        let policy = HeaderPolicy { id: 1, fields: Rc::new(fields) };
+        let changed = lines(&exchange, None, &policy);
         assert!(changed.ends_with("\r\nx-b: 3\r\nContent-Type: application/json\r\nX-A: 1\r\n\r\n"), "{changed}");
         assert!(!changed.contains("Content-Length") && !changed.contains("Cache-Control"), "{changed}");
         exchange.draft.clear();
@@ -364,7 +363,7 @@ mod tests {
         let page = Page::of_segments(&[]);
         let exchange = Exchange::default();
         for length in 0..100 {
-            let _ = head(&page, &exchange.draft, Some(length), &Changes::default());
+            let _ = head(&page, &exchange.draft, Some(length), &HeaderPolicy::default());
         }
         let kept = page.heads.replace(Heads::default());
         assert_eq!(kept.kept.len(), super::HEADS_MAX);

@@ -4,9 +4,8 @@
 //! passwords. Each response lasts a few seconds and reports the number of changes so far; the browser repeats the
 //! request, and reloads the page if the number differs. A restarted server begins with a different number, too.
 
-use crate::asking::Asking;
 use crate::exchange::Exchange;
-use crate::outcome::Outcome;
+use crate::outcome::PageOutcome;
 use crate::page::{Page, read_all};
 use crate::sandbox::failure::RunFailure;
 use crate::step::PagesStep;
@@ -16,6 +15,7 @@ use flatout_http::request::Method;
 use flatout_http::status::{has_content, reason};
 use flatout_net::clock::precise_ns;
 use flatout_net::response::{Body, Head, Response, Segment};
+use flatout_net::routed::{Refusal, RoutedRequest};
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use flatout_net::timer::Timer;
@@ -54,9 +54,9 @@ pub(crate) fn add_script(exchange: &mut Exchange) {
     }
 }
 
-/// The events, if `asking` is a request for them.
-pub(crate) fn events(step: &PagesStep, asking: &Asking<'_>) -> Option<Response> {
-    if asking.query != Some(QUERY) || asking.request.head.method != Method::Get {
+/// The events, if `routed` is a request for them.
+pub(crate) fn events(step: &PagesStep, routed: &RoutedRequest<'_>) -> Option<Response> {
+    if routed.query != Some(QUERY) || routed.request.head.method != Method::Get {
         return None;
     }
     let epoch = step.epoch.clone()?;
@@ -64,7 +64,7 @@ pub(crate) fn events(step: &PagesStep, asking: &Asking<'_>) -> Option<Response> 
     timer.set_interval(TICK_MS).ok()?;
     let head = Head::new(200, &[("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]);
     let source = Events { tick: tick(timer), epoch, told: None, ticks: 0 };
-    Some(Response::new(200, head, Body::Stream(Stream::new(source, None)), 0))
+    Some(Response::new(200, head, Body::Stream(Stream::new(source, None)), PageOutcome::Events))
 }
 
 /// The initial number of this process, different from that of another process.
@@ -118,7 +118,7 @@ pub(crate) fn failure_page(
     page: &Page,
     failure: &RunFailure,
     place: Option<(String, u32)>,
-    outcome: Outcome,
+    refusal: &Refusal,
 ) -> Response {
     let mut content = String::new();
     content.push_str("<p><code>");
@@ -138,15 +138,15 @@ pub(crate) fn failure_page(
         push_escaped(&mut content, &trace.join("\n"));
         content.push_str("</pre>\n");
     }
-    respond(outcome, &content)
+    respond(refusal, &content)
 }
 
 /// The page for a compilation error.
-pub(crate) fn broken_page(text: &str, outcome: Outcome) -> Response {
+pub(crate) fn broken_page(text: &str, refusal: &Refusal) -> Response {
     let mut content = String::from("<pre>");
     push_escaped(&mut content, text);
     content.push_str("</pre>\n");
-    respond(outcome, &content)
+    respond(refusal, &content)
 }
 
 /// A line of a traceback, `chunk:line ...`, with its source line.
@@ -184,8 +184,8 @@ fn push_escaped(output: &mut String, text: &str) {
     output.push_str(&String::from_utf8_lossy(&escaped));
 }
 
-fn respond(outcome: Outcome, content: &str) -> Response {
-    let status = outcome.status();
+fn respond(refusal: &Refusal, content: &str) -> Response {
+    let Refusal { status, outcome, .. } = *refusal;
     let reason = reason(status);
     let page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -201,5 +201,5 @@ fn respond(outcome: Outcome, content: &str) -> Response {
         ("Content-Length", length.as_str()),
         ("Cache-Control", "no-store"),
     ];
-    Response::new(status, Head::new(status, &fields), Body::Bytes(SharedBytes::from_buffer(page.into_bytes())), 0)
+    Response::new(status, Head::new(status, &fields), Body::Bytes(SharedBytes::from_buffer(page.into_bytes())), outcome)
 }

@@ -3,11 +3,10 @@
 use crate::answer;
 use crate::api;
 use crate::api::budget::RequestBudget;
-use crate::asking::{Changes, Refused};
 use crate::backlog::BacklogFull;
 use crate::deadlines::{Deadline, Deadlines};
 use crate::dev;
-use crate::outcome::{Outcome, PageOutcome};
+use crate::outcome::PageOutcome;
 use crate::page::Page;
 use crate::queue::Claim;
 use crate::sandbox::failure::{FailureKind, RunFailure};
@@ -19,6 +18,7 @@ use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Response, Segment};
+use flatout_net::routed::{HeaderPolicy, Refusal};
 use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -42,7 +42,7 @@ pub(crate) struct PageRun {
     pub(crate) vm: Rc<Vm>,
     pub(crate) step: Arc<PagesStep>,
     pub(crate) page: Rc<Page>,
-    pub(crate) changes: Changes,
+    pub(crate) policy: Rc<HeaderPolicy>,
     run: Option<Run>,
     /// Its share of the memory for output.
     share: RequestBudget,
@@ -55,7 +55,7 @@ impl PageRun {
         vm: &Rc<Vm>,
         step: &Arc<PagesStep>,
         page: &Rc<Page>,
-        changes: &Changes,
+        policy: &Rc<HeaderPolicy>,
         mut run: Run,
     ) -> Option<Self> {
         let client = run.exchange().facts.client().map(|client| client.ip());
@@ -64,7 +64,7 @@ impl PageRun {
             vm: Rc::clone(vm),
             step: Arc::clone(step),
             page: Rc::clone(page),
-            changes: changes.clone(),
+            policy: Rc::clone(policy),
             run: Some(run),
             share: worker.share(client),
         };
@@ -102,15 +102,15 @@ impl PageRun {
     }
 
     /// The response of a finished run.
-    fn finish(mut self) -> Result<Response, Refused> {
-        let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
-        self.worker.finish(&self.vm, &self.step, &self.page, &self.changes, run, PageOutcome::AnsweredLater)
+    fn finish(mut self) -> Result<Response, Refusal> {
+        let Some(run) = self.run.take() else { return Err(PageOutcome::Busy.into()) };
+        self.worker.finish(&self.vm, &self.step, &self.page, &self.policy, run, PageOutcome::AnsweredLater)
     }
 
     /// The refusal for a failed run.
-    fn fail(mut self, failure: &RunFailure) -> Result<Response, Refused> {
-        let Some(run) = self.run.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
-        self.worker.fail(&self.vm, &self.step, &self.page, run, failure)
+    fn fail(mut self, failure: &RunFailure) -> Result<Response, Refusal> {
+        let Some(run) = self.run.take() else { return Err(PageOutcome::Busy.into()) };
+        self.worker.fail(&self.step, &self.page, run, failure)
     }
 
     /// The output since the last call, as slices.
@@ -278,9 +278,9 @@ impl Driving {
     }
 
     /// The response, once the run ends or flushes.
-    pub(crate) async fn answer(mut self) -> Result<Response, Refused> {
+    pub(crate) async fn answer(mut self) -> Result<Response, Refusal> {
         let came = poll_fn(|context| self.poll(context)).await;
-        let Some(job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        let Some(job) = self.job.take() else { return Err(PageOutcome::Busy.into()) };
         match came {
             DriveResult::Done => job.finish(),
             DriveResult::Failed(failure) => job.fail(&failure),
@@ -292,28 +292,27 @@ impl Driving {
     }
 
     /// A streamed response for the rest of the run.
-    fn stream(mut self) -> Result<Response, Refused> {
-        let Some(mut job) = self.job.take() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+    fn stream(mut self) -> Result<Response, Refusal> {
+        let Some(mut job) = self.job.take() else { return Err(PageOutcome::Busy.into()) };
         let mut segments = VecDeque::new();
-        let Some(run) = job.run.as_mut() else { return Err(Refused::new(Outcome::page(PageOutcome::Busy))) };
+        let Some(run) = job.run.as_mut() else { return Err(PageOutcome::Busy.into()) };
         let exchange = run.exchange();
         if let Err(fault) = job.vm.api.finish_head(&job.vm.sandbox, exchange) {
             let failure = head_failure(&fault);
             return job.fail(&failure);
         }
         let status = exchange.draft.status;
-        let (head, extra) = answer::head(&job.page, &exchange.draft, None, &job.changes);
+        let (head, extra) = answer::head(&job.page, &exchange.draft, None, &job.policy);
         if job.collect(&mut segments).is_err() {
             return Err(job.worker.refuse_output());
         }
-        let outcome = job.worker.index(Outcome::page(PageOutcome::Streamed));
         self.job = Some(job);
         let body = if has_content(status) {
             Body::Stream(Stream::new(PageSource { driving: Some(self), segments }, None))
         } else {
             Body::Empty
         };
-        let mut response = Response::new(status, head, body, outcome);
+        let mut response = Response::new(status, head, body, PageOutcome::Streamed);
         response.extra = extra;
         Ok(response)
     }

@@ -13,7 +13,7 @@
 //! | [`api`] | the API of pages |
 //! | [`step`], [`open`] | a `pages` or `page` step, shared by all workers; its databases and other resources |
 //! | [`folder`], `page` | from a path to a compiled and validated page; one page |
-//! | [`worker`], [`asking`] | handling a request on one worker |
+//! | [`worker`] | handling a request on one worker |
 //! | `job`, `queue`, `deadlines` | runs that continue later, their scheduling and deadlines |
 //! | [`mod@check`] | compiling pages without running them |
 //! | [`backlog`] | output buffered for clients, and its bounds |
@@ -24,7 +24,6 @@
 
 mod answer;
 pub mod api;
-pub mod asking;
 pub mod backlog;
 pub mod check;
 mod deadlines;
@@ -42,8 +41,7 @@ pub mod step;
 pub mod template;
 pub mod worker;
 
-pub use asking::{Asking, Changes, Handled, Making, Refused};
 pub use folder::{PageFolder, SOURCE_ENDINGS};
-pub use outcome::{Outcome, PageOutcome};
+pub use outcome::PageOutcome;
 pub use step::{PagesShared, PagesStep};
 pub use worker::PagesWorker;

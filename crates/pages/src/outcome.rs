@@ -4,7 +4,8 @@
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;
-use flatout_reason::join;
+use flatout_net::routed::Refusal;
+use flatout_reason::Outcome;
 
 flatout_reason::reasons! {
     /// The outcome of a page's response, except failures of its code.
@@ -28,84 +29,57 @@ flatout_reason::reasons! {
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
 }
 
-/// The outcome of a page's response, including failures of its run and refusals on its behalf, as one table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome(u8);
-
-const OWN: usize = PageOutcome::NAMES.len();
-const FAILURES: usize = FailureKind::NAMES.len();
-const COUNT: usize = OWN + FAILURES + PageRefusal::NAMES.len();
-
-impl Outcome {
-    /// The names, in the order of the table.
-    pub const NAMES: &'static [&'static str; COUNT] =
-        &join(&[PageOutcome::NAMES, FailureKind::NAMES, PageRefusal::NAMES]);
-
-    /// The meanings, in the order of the table.
-    pub const TEXTS: &'static [&'static str; COUNT] =
-        &join(&[PageOutcome::TEXTS, FailureKind::TEXTS, PageRefusal::TEXTS]);
-
-    /// The outcome of a page.
-    pub const fn page(outcome: PageOutcome) -> Self {
-        Self(outcome as u8)
+impl From<PageOutcome> for Refusal {
+    fn from(outcome: PageOutcome) -> Self {
+        refuse(outcome.status(), outcome)
     }
+}
 
-    /// A failed run.
-    pub const fn failure(kind: FailureKind) -> Self {
-        Self(OWN as u8 + kind as u8)
+impl From<FailureKind> for Refusal {
+    fn from(kind: FailureKind) -> Self {
+        refuse(kind.status(), kind)
     }
+}
 
-    /// A refusal on a page's behalf.
-    pub const fn refusal(refusal: PageRefusal) -> Self {
-        Self((OWN + FAILURES) as u8 + refusal as u8)
+impl From<PageRefusal> for Refusal {
+    fn from(refusal: PageRefusal) -> Self {
+        refuse(refusal.status(), refusal)
     }
+}
 
-    /// The index into [`Outcome::NAMES`].
-    pub const fn index(self) -> u8 {
-        self.0
-    }
-
-    /// The stable name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
-    }
-
-    /// The status of the response; 0 for the page's own.
-    pub fn status(self) -> u16 {
-        let index = usize::from(self.0);
-        if let Some(outcome) = PageOutcome::ALL.get(index) {
-            return outcome.status();
-        }
-        if let Some(kind) = FailureKind::ALL.get(index - OWN) {
-            return kind.status();
-        }
-        PageRefusal::ALL.get(index - OWN - FAILURES).map_or(500, |refusal| refusal.status())
-    }
-
-    /// The meaning.
-    pub fn text(self) -> &'static str {
-        Self::TEXTS.get(usize::from(self.0)).copied().unwrap_or("")
-    }
+/// The refusal with `status`. Its sentence only tells visitors that they are not at fault.
+fn refuse(status: u16, outcome: impl Into<Outcome>) -> Refusal {
+    let text = match status {
+        // Messages of refusals are for visitors as well: the page does not accept their content.
+        400..=499 => "What you sent is not what this page takes.",
+        503 | 507 => "This page takes too much at this moment. Please try again.",
+        _ => "This page has an error, which is not yours. The operator of the site can find it in the log.",
+    };
+    let refusal = Refusal::new(status, text, outcome).with("Cache-Control", "no-store");
+    if status == 503 { refusal.with("Retry-After", "1") } else { refusal }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, PageOutcome};
+    use super::PageOutcome;
+    use crate::api::refusal::PageRefusal;
+    use crate::sandbox::failure::FailureKind;
+    use flatout_net::routed::Refusal;
     use std::collections::HashSet;
 
     #[test]
     fn names_are_unique_and_statuses_are_told() {
-        assert_eq!(Outcome::NAMES.iter().collect::<HashSet<_>>().len(), Outcome::NAMES.len());
-        for (index, name) in Outcome::NAMES.iter().enumerate() {
-            let outcome = Outcome(index as u8);
-            let text = outcome.text();
-            assert_eq!((outcome.name(), text), (*name, Outcome::TEXTS[index]));
+        let own = PageOutcome::ALL.iter().map(|&outcome| Refusal::from(outcome));
+        let failures = FailureKind::ALL.iter().map(|&kind| Refusal::from(kind));
+        let refusals = PageRefusal::ALL.iter().map(|&refusal| Refusal::from(refusal));
+        let all: Vec<Refusal> = own.chain(failures).chain(refusals).collect();
+        assert_eq!(all.iter().map(|refusal| refusal.outcome.name()).collect::<HashSet<_>>().len(), all.len());
+        for Refusal { status, outcome, .. } in all {
+            let (name, text) = (outcome.name(), outcome.text());
             assert!(name.starts_with("page_") && text.ends_with('.'), "{name}: {text}");
-            let status = outcome.status();
             let is_told = text.ends_with(&format!(": {status}.")) || text.contains(&format!("; {status} to"));
             assert!(status == 0 || is_told, "{name}: {text}");
         }
-        assert_eq!(Outcome::page(PageOutcome::Busy).status(), 503);
-        assert_eq!(Outcome(Outcome::NAMES.len() as u8).text(), "");
+        assert_eq!(Refusal::from(PageOutcome::Busy).status, 503);
     }
 }

@@ -6,14 +6,13 @@ use crate::answer;
 use crate::api::budget::RequestBudget;
 use crate::api::refusal::PageRefusal;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
-use crate::asking::{Asking, Changes, Handled, Refused};
 use crate::backlog::{BacklogFull, BufferedOutput};
 use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
 use crate::folder::{PageFolder, PageLookup};
 use crate::job::{Driving, PageRun};
-use crate::outcome::{Outcome, PageOutcome};
+use crate::outcome::PageOutcome;
 use crate::page::{Broken, Page};
 use crate::queue::RunQueue;
 use crate::sandbox::failure::{FailureKind, RunFailure};
@@ -22,14 +21,12 @@ use crate::sandbox::wait::NativeError;
 use crate::sandbox::{ResumeResult, Run, Sandbox};
 use crate::step::{PagesShared, PagesStep};
 use flatout_http::framing::Version;
-use flatout_http::path::{append_local, encode_location, normalize_path};
 use flatout_http::request::Method;
 use flatout_http::status::has_content;
-use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
-use flatout_net::page::page_response;
-use flatout_net::response::{Body, Head, Response};
+use flatout_net::response::{Body, Response};
+use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::ready;
@@ -56,8 +53,6 @@ pub(crate) struct Vm {
 /// One worker's state for all pages.
 pub struct PagesWorker {
     shared: Arc<PagesShared>,
-    /// Index of this crate's first outcome in the handler's table.
-    base: u8,
     /// By their API settings: steps with equal settings share one.
     vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
     #[expect(clippy::vec_box, reason = "runs take and give back the boxes")]
@@ -82,11 +77,10 @@ impl Vm {
 }
 
 impl PagesWorker {
-    /// A worker's state. `base` is added to the outcomes of its responses. Interpreters are created on demand.
-    pub fn new(shared: Arc<PagesShared>, base: u8) -> Rc<Self> {
+    /// A worker's state. Interpreters are created on demand.
+    pub fn new(shared: Arc<PagesShared>) -> Rc<Self> {
         Rc::new(Self {
             shared,
-            base,
             vms: RefCell::default(),
             exchanges: RefCell::default(),
             spare: RefCell::default(),
@@ -104,42 +98,38 @@ impl PagesWorker {
         self.vms.borrow_mut().retain(|(settings, _)| is_used(settings));
     }
 
-    /// Handles `asking` with a page of `folder`.
-    pub fn handle(self: &Rc<Self>, folder: &PageFolder, asking: &Asking<'_>) -> Handled {
+    /// Handles `routed` with a page of `folder`.
+    pub fn handle(self: &Rc<Self>, folder: &PageFolder, routed: &RoutedRequest<'_>) -> Handling {
         let step = folder.step();
-        let Some(vm) = self.vm(step, asking.now) else {
-            return Handled::Refused(Refused::new(Outcome::page(PageOutcome::NoInterpreter)));
+        let Some(vm) = self.vm(step, routed.now) else {
+            return Refusal::from(PageOutcome::NoInterpreter).into();
         };
-        let (path, facts) = asking.decoded;
-        let loaded = match folder.find(path, facts, asking.now, &vm.sandbox) {
+        let (path, facts) = (routed.decoded, routed.facts);
+        let loaded = match folder.find(path, facts, routed.now, &vm.sandbox) {
             PageLookup::Page(loaded) => loaded,
-            PageLookup::Slash => return Handled::Reply(self.slash(asking)),
-            PageLookup::Nothing => return Handled::NoPage,
+            PageLookup::Slash => return routed.redirect_to_folder(301, PageOutcome::Slash).into(),
+            PageLookup::Nothing => return Handling::Pass,
         };
-        if asking.request.head.method == Method::Options {
-            return Handled::Reply(self.options(asking.changes));
+        if routed.request.head.method == Method::Options {
+            return Response::new(204, routed.policy.head(204, &[("Allow", ALLOW)]), Body::Empty, PageOutcome::Options)
+                .into();
         }
         if step.is_dev()
-            && let Some(response) = dev::events(step, asking)
+            && let Some(response) = dev::events(step, routed)
         {
-            return Handled::Reply(Response { outcome: self.index(Outcome::page(PageOutcome::Events)), ..response });
+            return response.into();
         }
         match &loaded.page {
             Ok(page) => {
-                let handled = self.start(&vm, step, page, asking);
-                // The page has run, so its response is sent whatever content is unread; a later response does not
-                // wait for that.
+                let handled = self.start(&vm, step, page, routed);
                 match handled {
-                    Handled::Reply(response) if asking.request.offers.has_content() => {
-                        Handled::Later(Box::pin(ready(Ok(response))))
-                    }
-                    Handled::Refused(refused) if asking.request.offers.has_content() => {
-                        Handled::Later(Box::pin(ready(Err(refused))))
-                    }
+                    // The page has run, so its response is sent whatever content is unread; a later response does
+                    // not wait for that.
+                    Handling::Now(result) if routed.request.offers.has_content() => Handling::later(ready(result)),
                     handled => handled,
                 }
             }
-            Err(broken) => self.refuse_broken(step, broken, asking.now),
+            Err(broken) => self.refuse_broken(step, broken, routed.now),
         }
     }
 
@@ -165,7 +155,13 @@ impl PagesWorker {
     }
 
     /// Runs the first slice of `page`.
-    fn start(self: &Rc<Self>, vm: &Rc<Vm>, step: &Arc<PagesStep>, page: &Rc<Page>, asking: &Asking<'_>) -> Handled {
+    fn start(
+        self: &Rc<Self>,
+        vm: &Rc<Vm>,
+        step: &Arc<PagesStep>,
+        page: &Rc<Page>,
+        routed: &RoutedRequest<'_>,
+    ) -> Handling {
         let mut exchange = self.exchanges.borrow_mut().pop().unwrap_or_default();
         let Some(code) = &page.code else {
             if page.range(0).is_some() {
@@ -174,30 +170,27 @@ impl PagesWorker {
             if step.is_dev() {
                 dev::add_script(&mut exchange);
             }
-            let response = self.compose(page, &mut exchange, asking.changes, PageOutcome::Answered);
+            let response = self.compose(page, &mut exchange, routed.policy, PageOutcome::Answered);
             self.give_back(exchange);
-            return match response {
-                Ok(response) => Handled::Reply(response),
-                Err(BacklogFull) => Handled::Refused(self.refuse_output()),
-            };
+            return Handling::Now(response.map_err(|BacklogFull| self.refuse_output()));
         };
-        let request = asking.request;
+        let request = routed.request;
         if !self.shared.backlog.has_room_for(request.client.map(|client| client.ip())) {
             self.give_back(exchange);
-            return Handled::Refused(self.refuse_output());
+            return self.refuse_output().into();
         }
         // Over HTTP/2 the host is not a field (RFC 9113 §8.3.1); pages find it where it always is.
         let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
         exchange.facts.set(
             request.head.method.as_str(),
-            asking.path,
-            asking.query,
+            routed.path,
+            routed.query,
             host.map(|host| ("host", host)).into_iter().chain(request.head.fields.iter()),
             request.client,
             request.secure,
         );
-        if let Some(host) = asking.host {
+        if let Some(host) = routed.host {
             exchange.facts.set_host(host);
         }
         if request.offers.has_content() {
@@ -213,21 +206,15 @@ impl PagesWorker {
         limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
-            ResumeResult::Done => match self.finish(vm, step, page, asking.changes, run, PageOutcome::Answered) {
-                Ok(response) => Handled::Reply(response),
-                Err(refused) => Handled::Refused(refused),
-            },
-            ResumeResult::Failed(failure) => match self.fail(vm, step, page, run, &failure) {
-                Ok(response) => Handled::Reply(response),
-                Err(refused) => Handled::Refused(refused),
-            },
+            ResumeResult::Done => Handling::Now(self.finish(vm, step, page, routed.policy, run, PageOutcome::Answered)),
+            ResumeResult::Failed(failure) => Handling::Now(self.fail(step, page, run, &failure)),
             came => {
                 if matches!(came, ResumeResult::Preempted) {
                     self.queue.note_preempted();
                 }
-                match PageRun::new(self, vm, step, page, asking.changes, run) {
-                    Some(job) => Handled::Later(Box::pin(Driving::new(job, came).answer())),
-                    None => Handled::Refused(Refused::new(Outcome::page(PageOutcome::Busy))),
+                match PageRun::new(self, vm, step, page, routed.policy, run) {
+                    Some(job) => Handling::later(Driving::new(job, came).answer()),
+                    None => Refusal::from(PageOutcome::Busy).into(),
                 }
             }
         }
@@ -239,30 +226,30 @@ impl PagesWorker {
         vm: &Vm,
         step: &PagesStep,
         page: &Page,
-        changes: &Changes,
+        policy: &Rc<HeaderPolicy>,
         mut run: Run,
         outcome: PageOutcome,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, Refusal> {
         if let Err(fault) = vm.api.finish_head(&vm.sandbox, run.exchange()) {
-            return self.fail(vm, step, page, run, &head_failure(&fault));
+            return self.fail(step, page, run, &head_failure(&fault));
         }
         let mut exchange = run.finish();
         self.log(step, page, api::take_log(&mut exchange));
         if step.is_dev() {
             dev::add_script(&mut exchange);
         }
-        let response = self.compose(page, &mut exchange, changes, outcome);
+        let response = self.compose(page, &mut exchange, policy, outcome);
         self.give_back(exchange);
         response.map_err(|BacklogFull| self.refuse_output())
     }
 
     /// The refusal if output buffers are full, reported at most once a minute.
-    pub(crate) fn refuse_output(&self) -> Refused {
-        let outcome = Outcome::page(PageOutcome::OutputBudget);
+    pub(crate) fn refuse_output(&self) -> Refusal {
+        let outcome = PageOutcome::OutputBudget;
         self.shared
             .told
             .say_rarely(&format!("error: [{}] {}", outcome.name(), outcome.text()), Now::read().monotonic_ms);
-        Refused::new(outcome)
+        outcome.into()
     }
 
     /// An empty share of the memory for output.
@@ -279,20 +266,20 @@ impl PagesWorker {
         &self,
         page: &Page,
         exchange: &mut Exchange,
-        changes: &Changes,
+        policy: &Rc<HeaderPolicy>,
         outcome: PageOutcome,
     ) -> Result<Response, BacklogFull> {
         let client = exchange.facts.client().map(|client| client.ip());
         let status = exchange.draft.status;
         let length = answer::length(page, &exchange.output);
-        let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), changes);
+        let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), policy);
         let body = if has_content(status) {
             let keep = |buffer| self.keep(buffer, client);
             answer::body(page, &mut exchange.output, length, &mut self.spare.borrow_mut(), keep)?
         } else {
             Body::Empty
         };
-        let mut response = Response::new(status, head, body, self.index(Outcome::page(outcome)));
+        let mut response = Response::new(status, head, body, outcome);
         response.extra = extra;
         Ok(response)
     }
@@ -300,21 +287,18 @@ impl PagesWorker {
     /// The refusal for a failed run, with its message for operators.
     pub(crate) fn fail(
         &self,
-        _: &Vm,
         step: &PagesStep,
         page: &Page,
         mut run: Run,
         failure: &RunFailure,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, Refusal> {
         let exchange = run.exchange();
         let refusal = api::refusal(exchange, &failure.message);
         let lines = api::take_log(exchange);
         self.give_back(run.finish());
         self.log(step, page, lines);
-        let outcome = match refusal {
-            Some(refusal) => Outcome::refusal(refusal),
-            None => Outcome::failure(failure.kind),
-        };
+        let refused = refusal.map_or_else(|| Refusal::from(failure.kind), Refusal::from);
+        let outcome = refused.outcome;
         let place = failure.line.and_then(|line| page.place(line));
         if refusal == Some(PageRefusal::ContentBudget) {
             let line = format!("error: [{}] {}", outcome.name(), outcome.text());
@@ -326,62 +310,15 @@ impl PagesWorker {
             self.shared.told.say_once(&line, Now::read().monotonic_ms);
         }
         if step.is_dev() {
-            return Ok(self.place_outcome(dev::failure_page(step, page, failure, place, outcome), outcome));
+            return Ok(dev::failure_page(step, page, failure, place, &refused));
         }
-        Err(Refused::new(outcome))
+        Err(refused)
     }
 
-    fn refuse_broken(&self, step: &PagesStep, broken: &Broken, now: Now) -> Handled {
-        let outcome = Outcome::page(broken.outcome);
-        self.shared.told.say_once(&format!("error: {} [{}]", broken.line, outcome.name()), now.monotonic_ms);
-        if step.is_dev() {
-            return Handled::Reply(self.place_outcome(dev::broken_page(&broken.text, outcome), outcome));
-        }
-        Handled::Refused(Refused::new(outcome))
-    }
-
-    fn place_outcome(&self, response: Response, outcome: Outcome) -> Response {
-        Response { outcome: self.index(outcome), ..response }
-    }
-
-    /// A 301 to the folder's name with a trailing slash. The path may have been rewritten: the redirect uses the
-    /// client's form.
-    fn slash(&self, asking: &Asking<'_>) -> Response {
-        let asked = match asking.request.head.target {
-            Target::Resource { path, .. } if !path.ends_with(b"/") => path,
-            _ => asking.path,
-        };
-        let mut local = Vec::with_capacity(asked.len() + 1);
-        append_local(&normalize_path(asked), &mut local);
-        local.push(b'/');
-        if let Some(query) = asking.query {
-            local.push(b'?');
-            local.extend_from_slice(query);
-        }
-        let location = encode_location(&local);
-        let outcome = self.index(Outcome::page(PageOutcome::Slash));
-        let mut response =
-            page_response(301, "The address is a little different.", &[("Location", &location)], outcome);
-        if !asking.changes.fields.is_empty() {
-            let length = response.body.len().to_string();
-            let fields = [
-                ("Content-Type", "text/html; charset=utf-8"),
-                ("Content-Length", length.as_str()),
-                ("Location", &location),
-            ];
-            response.head = Head::with_operations(301, &fields, &asking.changes.fields);
-        }
-        response
-    }
-
-    fn options(&self, changes: &Changes) -> Response {
-        let head = Head::with_operations(204, &[("Allow", ALLOW)], &changes.fields);
-        Response::new(204, head, Body::Empty, self.index(Outcome::page(PageOutcome::Options)))
-    }
-
-    /// The index of `outcome` in the handler's table.
-    pub(crate) const fn index(&self, outcome: Outcome) -> u8 {
-        self.base + outcome.index()
+    fn refuse_broken(&self, step: &PagesStep, broken: &Broken, now: Now) -> Handling {
+        let refused = Refusal::from(broken.outcome);
+        self.shared.told.say_once(&format!("error: {} [{}]", broken.line, broken.outcome.name()), now.monotonic_ms);
+        if step.is_dev() { dev::broken_page(&broken.text, &refused).into() } else { refused.into() }
     }
 
     pub(crate) const fn queue(&self) -> &Rc<RunQueue> {

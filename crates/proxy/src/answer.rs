@@ -4,7 +4,6 @@ use crate::checked::CheckedReader;
 use crate::fill::{FillHead, Interest};
 use crate::meta::StoredResponse;
 use crate::note::Note;
-use crate::outcome::Outcome;
 use crate::parts::{PartSet, Stitching};
 use crate::query::{EsiSource, Query};
 use crate::store::StoredBody;
@@ -67,7 +66,7 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(&head.lines, &query.changes, &mut lines);
     let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
-    let mut response = Response::new(206, Head::from_lines(206, &lines), body, Outcome::cache(note.reason).index());
+    let mut response = Response::new(206, Head::from_lines(206, &lines), body, note.reason);
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
     response
 }
@@ -114,12 +113,8 @@ impl PrebuiltResponse {
     /// Returns the whole response, fresh at `now_s`.
     #[inline]
     pub(crate) fn answer(&self, now_s: i64, shows_status: bool) -> Response {
-        let mut response = Response::new(
-            self.object.meta().stored.status,
-            self.head.clone(),
-            self.body.clone(),
-            Lookup::HitFresh as u8,
-        );
+        let mut response =
+            Response::new(self.object.meta().stored.status, self.head.clone(), self.body.clone(), Lookup::HitFresh);
         if self.note.borrow().0 != now_s {
             let stored = &self.object.meta().stored;
             let age_s = stored.current_age_s(now_s);
@@ -362,7 +357,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             write_not_modified_lines(stored, &mut unchanged);
             write_changed(&unchanged, &query.changes, &mut lines);
             write_via(via, &mut lines);
-            Response::new(304, Head::from_lines(304, &lines), Body::Empty, 0)
+            Response::new(304, Head::from_lines(304, &lines), Body::Empty, note.reason)
         }
         SelectedForm::Unsatisfiable => {
             let mut lines = Vec::new();
@@ -372,7 +367,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             let mut head = Vec::new();
             write_date(&stored.lines, &mut head);
             head.extend_from_slice(&lines);
-            Response::new(416, Head::from_lines(416, &head), Body::Empty, 0)
+            Response::new(416, Head::from_lines(416, &head), Body::Empty, note.reason)
         }
         SelectedForm::Whole => {
             let mut lines = all;
@@ -380,7 +375,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             if let Some(length) = length.filter(|_| has_content(status)) {
                 write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
             }
-            Response::new(status, Head::from_lines(status, &lines), body, 0)
+            Response::new(status, Head::from_lines(status, &lines), body, note.reason)
         }
         SelectedForm::Part(part) => {
             let mut lines = all;
@@ -393,17 +388,19 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
                     Body::Stream(Stream::new(interest.read(first, Some(first + part.len())), Some(part.len())))
                 }
             };
-            Response::new(206, Head::from_lines(206, &lines), body, 0)
+            Response::new(206, Head::from_lines(206, &lines), body, note.reason)
         }
         SelectedForm::Parts(parts) => match content {
             ResponseContent::Kept(object) => {
                 let segment = |part: &ByteRange| {
                     Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?])
                 };
-                answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), segment)?
+                answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), note.reason, segment)?
             }
             ResponseContent::Parts(Stitching { set, .. }) => {
-                answer_parts(set.newest(), &all, parts.as_slice(), set.total(), |part| set.segments(*part))?
+                answer_parts(set.newest(), &all, parts.as_slice(), set.total(), note.reason, |part| {
+                    set.segments(*part)
+                })?
             }
             // Content in transit is not reordered: the server may ignore Range.
             ResponseContent::Coming(_, interest) => {
@@ -412,11 +409,10 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
                     write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
                 }
                 let body = Body::Stream(Stream::new(interest.read(0, None), held_bytes));
-                Response::new(status, Head::from_lines(status, &lines), body, 0)
+                Response::new(status, Head::from_lines(status, &lines), body, note.reason)
             }
         },
     };
-    response.outcome = Outcome::cache(note.reason).index();
     response.extra = Some(extra);
     Some(response)
 }
@@ -440,8 +436,7 @@ pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note,
     if let Some(length) = length.filter(|_| has_content(status)) {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
     }
-    let outcome = Outcome::cache(note.reason).index();
-    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
+    let mut response = Response::new(status, Head::from_lines(status, &lines), body, note.reason);
     response.extra = Some(extra);
     Some(response)
 }
@@ -465,6 +460,7 @@ fn answer_parts(
     all: &[u8],
     parts: &[ByteRange],
     total: u64,
+    reason: Lookup,
     content: impl Fn(&ByteRange) -> Option<Vec<Segment>>,
 ) -> Option<Response> {
     let stored = &object.meta().stored;
@@ -488,5 +484,5 @@ fn answer_parts(
     write_line(b"Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes(), &mut lines);
     let length: u64 = segments.iter().map(Segment::len).sum();
     write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
-    Some(Response::new(206, Head::from_lines(206, &lines), checked(segments, object.body()), 0))
+    Some(Response::new(206, Head::from_lines(206, &lines), checked(segments, object.body()), reason))
 }

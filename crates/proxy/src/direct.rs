@@ -11,11 +11,11 @@ use crate::group::{Ticket, Tried};
 use crate::limit::Permit;
 use crate::lookup::{answer_alone, fetch_alone};
 use crate::note::Note;
-use crate::outcome::{ForwardOutcome, Outcome};
+use crate::outcome::ForwardOutcome;
 use crate::pass;
 use crate::query::Query;
 use crate::step::ProxyStep;
-use crate::worker::{Asking, Making, ProxyWorker, Refused};
+use crate::worker::{ProxyWorker, with_status};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
 use flatout_config::model::FieldOp;
@@ -25,6 +25,8 @@ use flatout_net::origin::{
     ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
 };
 use flatout_net::response::{Body, Head, Response, write_status_line};
+use flatout_net::routed::{PendingResponse, Refusal, RoutedRequest};
+use flatout_reason::Outcome;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -85,15 +87,15 @@ pub(crate) fn send(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
     ask: &UpstreamRequest,
-    asking: &Asking<'_>,
+    routed: &RoutedRequest<'_>,
     (strip, extra): (Strip, &[u8]),
 ) -> Option<Sent> {
-    let request = asking.request;
+    let request = routed.request;
     let is_bare = matches!(request.head.method, Method::Get | Method::Head) && !request.offers.has_content();
     if !is_bare || request.offers.is_behind() || ask.upgrade.is_some() || step.settings.http2 {
         return None;
     }
-    let ticket = step.group.choose(asking.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
+    let ticket = step.group.choose(routed.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
     let place = |ticket, permit| ask.begun.set(Some(Box::new(Begun::with_place(ticket, permit))));
     let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
     let Some(permit) = limiter.try_acquire() else {
@@ -124,7 +126,7 @@ pub(crate) fn send(
         ticket,
         permit,
         since_ns: precise_ns(),
-        since_s: asking.now.unix_s,
+        since_s: routed.now.unix_s,
         generation,
         invalidations,
     })
@@ -135,7 +137,7 @@ pub(crate) struct DirectRequest {
     worker: Rc<ProxyWorker>,
     /// `None` after the fallback.
     under_way: Option<(Aim, Sent)>,
-    slow: Option<Making>,
+    slow: Option<PendingResponse>,
     shows_status: bool,
 }
 
@@ -145,7 +147,7 @@ impl DirectRequest {
         Self { worker: Rc::clone(worker), under_way: Some((aim, sent)), slow: None, shows_status }
     }
 
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refused>> {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refusal>> {
         if let Some((aim, sent)) = &mut self.under_way {
             let tell = |status: u16, lines: &[u8]| {
                 aim.ask().request.offers().interims().send(interim(status, lines));
@@ -186,18 +188,12 @@ impl DirectRequest {
 }
 
 impl Future for DirectRequest {
-    type Output = Result<Response, Refused>;
+    type Output = Result<Response, Refusal>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let direct = self.get_mut();
-        Poll::Ready(match ready!(direct.poll_answer(context)) {
-            Ok(mut response) => {
-                response.outcome = response.outcome.saturating_add(direct.worker.base());
-                Ok(response)
-            }
-            Err(refused) if direct.shows_status => Err(refused.with_status()),
-            Err(refused) => Err(refused),
-        })
+        let made = ready!(direct.poll_answer(context));
+        Poll::Ready(if direct.shows_status { made.map_err(with_status) } else { made })
     }
 }
 
@@ -208,7 +204,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
     }
     match aim {
         Aim::Plain(plain) => {
-            let outcome = Outcome::forward(ForwardOutcome::Forwarded);
+            let outcome = ForwardOutcome::Forwarded.into();
             Some(pass_on(worker, &plain.step, &plain.changes, answer, None, outcome))
         }
         Aim::Alone { query, reason } => {
@@ -227,8 +223,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
             let note = query.shows_status.then(|| note(*reason, why));
-            let outcome = Outcome::cache(*reason);
-            let mut response = pass_on(worker, &query.step, &query.changes, answer, note, outcome);
+            let mut response = pass_on(worker, &query.step, &query.changes, answer, note, (*reason).into());
             response.cache = Some(why.name());
             Some(response)
         }
@@ -265,11 +260,11 @@ fn pass_on(
         0 => Body::Empty,
         _ => Body::Bytes(bytes.slice(head_bytes..bytes.len())),
     };
-    Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome.index())
+    Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome)
 }
 
 /// Continues with a response on the general path.
-fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refused> {
+fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refusal> {
     let Sent { ticket, permit, since_ns, since_s, generation, invalidations, .. } = sent;
     let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
     let hold = Hold::new(worker, aim.step(), (ticket, permit), incoming.status, delay_us);
@@ -277,7 +272,7 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
     match aim {
         Aim::Plain(plain) => {
             let Plain { step, ask, changes } = *plain;
-            let outcome = Outcome::forward(ForwardOutcome::Forwarded);
+            let outcome = ForwardOutcome::Forwarded.into();
             pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
         }
         Aim::Alone { query, reason } => {
@@ -289,7 +284,12 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
 }
 
 /// Handles a failed exchange: refuses, or retries on the general path.
-fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFailure) -> Result<Making, Refused> {
+fn give_up(
+    worker: &Rc<ProxyWorker>,
+    aim: Aim,
+    sent: Sent,
+    failure: ExchangeFailure,
+) -> Result<PendingResponse, Refusal> {
     let mut begun = Box::new(Begun::since(sent.since_ns / 1_000_000));
     let ask = aim.ask();
     begun.handle_failure(worker, aim.step(), (sent.ticket, sent.permit), (ask.request.method(), false), failure)?;
@@ -298,7 +298,7 @@ fn give_up(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, failure: ExchangeFail
 }
 
 /// Continues on the general path.
-fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> Making {
+fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> PendingResponse {
     let worker = Rc::clone(worker);
     match aim {
         Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),

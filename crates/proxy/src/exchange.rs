@@ -1,12 +1,13 @@
 //! One request to the origins: selection, waiting, and retries if safe.
 
 use crate::accelerator::Accelerator;
-use crate::forward::{ALLOW_FORWARDED, Passage, Strip, retry, write_interim_lines, write_request_lines};
+use crate::forward::{Passage, Strip, retry, write_interim_lines, write_request_lines};
 use crate::group::{Ending, Ticket, Tried};
 use crate::limit::{Permit, Sample, WaitingRequest};
-use crate::outcome::{ForwardOutcome, Outcome};
+use crate::outcome::ForwardOutcome;
+use crate::outcome::origin_failed;
 use crate::step::ProxyStep;
-use crate::worker::{ProxyWorker, Refused};
+use crate::worker::ProxyWorker;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::content::{InterimResponse, Interims};
 use flatout_net::ending::CloseReason;
@@ -16,6 +17,7 @@ use flatout_net::origin::{
 };
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Segment;
+use flatout_net::routed::Refusal;
 use flatout_net::stream::{ContentEvent, ContentSource};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -44,7 +46,7 @@ pub(crate) struct Begun {
     attempts: u8,
     /// Time of the first attempt in milliseconds; `None` before it.
     first_ms: Option<u64>,
-    last: Option<Refused>,
+    last: Option<Refusal>,
     /// The selected origin, and a permit for it.
     place: Option<(Ticket, Option<Permit>)>,
     /// A pooled connection was found closed: open a new one instead of trying another.
@@ -154,7 +156,7 @@ pub(crate) async fn ask_origin(
     mut content: OutgoingContent,
     manner: Manner<'_>,
     interims: Option<&Interims>,
-) -> Result<Answered, Refused> {
+) -> Result<Answered, Refusal> {
     let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
     let mut begun = ask.begun.take().unwrap_or_default();
@@ -164,23 +166,23 @@ pub(crate) async fn ask_origin(
         // After all origins have been tried, they are tried again.
         let chosen = begun.place.take().or_else(|| begun.choose(step, ask.balance_hash, now_ms));
         let Some((ticket, permit)) = chosen else {
-            return Err(begun.last.unwrap_or_else(|| Refused::forward(ForwardOutcome::NoHealthyOrigin)));
+            return Err(begun.last.unwrap_or_else(|| Refusal::from(ForwardOutcome::NoHealthyOrigin)));
         };
         let index = ticket.index();
         let (Some(limiter), Some(address)) = (step.limiters.get(index), step.addresses.get(index)) else {
-            return Err(Refused::forward(ForwardOutcome::NoHealthyOrigin));
+            return Err(Refusal::from(ForwardOutcome::NoHealthyOrigin));
         };
         let permit = if let Some(permit) = permit.or_else(|| limiter.try_acquire()) {
             permit
         } else {
-            let waiting = limiter.enqueue(now_ms).map_err(Refused::forward)?;
-            Box::pin(wait_for_place(&client, waiting)).await.map_err(Refused::forward)?
+            let waiting = limiter.enqueue(now_ms).map_err(Refusal::from)?;
+            Box::pin(wait_for_place(&client, waiting)).await.map_err(Refusal::from)?
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
         ask.request
             .with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))
-            .map_err(Refused::forward)?;
+            .map_err(Refusal::from)?;
         let mut outgoing = OutgoingRequest {
             method,
             target: &ask.target,
@@ -256,7 +258,7 @@ impl Begun {
         (ticket, mut permit): (Ticket, Permit),
         (method, content_taken): (&str, bool),
         failure: ExchangeFailure,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         let now_ms = Now::read().monotonic_ms;
         let index = ticket.index();
         permit.report(sample_of(failure), now_ms);
@@ -275,7 +277,7 @@ impl Begun {
             },
             attempts: self.attempts,
         };
-        let refused = Refused::origin(failure);
+        let refused = origin_failed(failure.failure);
         let is_late = self.first_ms.is_some_and(|first_ms| now_ms + LEFT_MS_MIN >= head_deadline_ms(step, first_ms));
         if is_late || retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
             return Err(refused);
@@ -374,38 +376,5 @@ impl ContentSource for Through {
                 ContentEvent::Failed(cut_reason(failure))
             }
         })
-    }
-}
-
-impl Refused {
-    /// A refusal by a forwarding rule.
-    pub(crate) fn forward(outcome: ForwardOutcome) -> Self {
-        let fields = match outcome {
-            // The methods forwarded to origins, which may refuse some.
-            ForwardOutcome::MaxForwards => vec![("Allow", ALLOW_FORWARDED.to_owned())],
-            _ if outcome.status() == 503 => vec![("Retry-After", "1".to_owned())],
-            _ => Vec::new(),
-        };
-        Self { status: outcome.status(), text: sentence(outcome.status()), fields, outcome: Outcome::forward(outcome) }
-    }
-
-    /// A refusal because the origin failed.
-    pub(crate) fn origin(failure: ExchangeFailure) -> Self {
-        let status = failure.failure.status();
-        Self { status, text: sentence(status), fields: Vec::new(), outcome: Outcome::origin(failure.failure) }
-    }
-}
-
-/// Sentence for visitors. The reason is only logged: it would disclose internals.
-const fn sentence(status: u16) -> &'static str {
-    match status {
-        200 => "Max-Forwards is 0: this server answers for itself.",
-        400 => "The request was not whole.",
-        501 => "This server does not know that method.",
-        502 => "The server behind this one did not answer as it should.",
-        503 => "There is too much to do just now. Please try again in a moment.",
-        504 => "The server behind this one did not answer in time.",
-        508 => "The request goes round in circles.",
-        _ => "This cannot be answered.",
     }
 }

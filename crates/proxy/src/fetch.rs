@@ -15,7 +15,7 @@ use crate::parts::PartSet;
 use crate::query::{Query, audience_hash};
 use crate::ranges;
 use crate::store::{Inserted, Marker, Store};
-use crate::worker::{ProxyWorker, Refused};
+use crate::worker::ProxyWorker;
 use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
@@ -30,6 +30,7 @@ use flatout_net::clock::Now;
 use flatout_net::content::Interims;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::{Incoming, IncomingPiece, OutgoingContent};
+use flatout_net::routed::Refusal;
 use pumping::Pumping;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -271,7 +272,7 @@ impl Fetch {
         }
     }
 
-    fn settle_failure(&self, failure: OriginFailureKind, refused: Refused) -> Asked {
+    fn settle_failure(&self, failure: OriginFailureKind, refused: Refusal) -> Asked {
         Asked::Settled(match &self.kept {
             Some(kept) if self.may_stand_in(kept, failure) => FetchState::Use(Arc::clone(kept), Use::InsteadOfError),
             _ => FetchState::Failed(refused),

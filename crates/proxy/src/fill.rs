@@ -4,10 +4,10 @@
 //! and never to serve a stored response.
 
 use crate::growing::{Cutter, Growing};
-use crate::worker::Refused;
 use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
 use flatout_net::ending::CloseReason;
+use flatout_net::routed::Refusal;
 use flatout_net::stream::{ContentEvent, ContentSource};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -43,7 +43,7 @@ pub enum FetchState {
     /// The response cannot be shared: each client sends its own request.
     Released,
     /// There is no response.
-    Failed(Refused),
+    Failed(Refusal),
 }
 
 /// Reason for using a stored response.

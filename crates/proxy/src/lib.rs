@@ -62,4 +62,4 @@ pub use explain::CacheExplanation;
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
 pub use step::ProxyStep;
-pub use worker::{Asking, Changes, Handled, Making, ProxyWorker, Refused};
+pub use worker::ProxyWorker;

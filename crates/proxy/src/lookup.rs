@@ -9,11 +9,12 @@ use crate::lookup_result::{LookupResult, find, select, verdict_of};
 use crate::meta::Meta;
 use crate::meta::StoredResponse;
 use crate::note::Note;
+use crate::outcome::{not_held, only_if_cached};
 use crate::parts::{PartSet, Stitching, Supply};
 use crate::pass;
 use crate::query::{Query, audience_hash};
 use crate::store::{Purged, Store};
-use crate::worker::{ProxyWorker, Refused};
+use crate::worker::ProxyWorker;
 use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure, decide_miss, may_share, may_wait};
 use flatout_cache::parts::Stretch;
 use flatout_cache::reason::{Lookup, NoStore};
@@ -28,6 +29,7 @@ use flatout_http::token::trim;
 use flatout_net::clock::Now;
 use flatout_net::content::InterimResponse;
 use flatout_net::response::Response;
+use flatout_net::routed::Refusal;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -106,7 +108,7 @@ enum Look {
 }
 
 /// Serves `query`.
-pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refused> {
+pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<Response, Refusal> {
     let mut progress = LookupProgress::default();
     for round in 0.. {
         if let Some(answered) = serve_round(&worker, &query, round, &mut progress).await {
@@ -114,7 +116,7 @@ pub(crate) async fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>) -> Result<R
         }
         progress.alone |= round >= ROUNDS_MAX;
     }
-    Err(Refused::not_held())
+    Err(not_held())
 }
 
 /// Serves `query` from the store, or fetches what is missing. `None`: a shared fetch yielded nothing usable, so the
@@ -124,7 +126,7 @@ async fn serve_round(
     query: &Rc<Query>,
     round: u32,
     progress: &mut LookupProgress,
-) -> Option<Result<Response, Refused>> {
+) -> Option<Result<Response, Refusal>> {
     let now = Now::read();
     query.range_fetch.take();
     let found = find(worker, query).await;
@@ -198,7 +200,7 @@ fn look(
     found: &LookupResult,
     progress: &mut LookupProgress,
     now: Now,
-) -> Result<Look, Refused> {
+) -> Result<Look, Refusal> {
     let verdict = verdict_of(query, found, now.unix_s);
     let (reason, question) = match verdict {
         Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } if found.object().is_some() => {
@@ -220,7 +222,7 @@ fn look(
                 stretch.map(|(set, part)| FetchConditions::stretch(set, part, conditions)).unwrap_or_default();
             return Ok(Look::Lacking(Need { reason, question, completion }));
         }
-        Verdict::Unsatisfiable { reason } => return Err(Refused::only_if_cached(reason)),
+        Verdict::Unsatisfiable { reason } => return Err(only_if_cached(reason)),
         Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
             (reason, FetchConditions::default())
         }
@@ -235,7 +237,7 @@ fn answer_fetched(
     (standing, note, interest): (FetchState, Note, Interest),
     round: u32,
     progress: &mut LookupProgress,
-) -> Option<Result<Response, Refused>> {
+) -> Option<Result<Response, Refusal>> {
     // RFC 9111 §4: a response fetched for another request is usable only if it may be reused without validation. All
     // requests that may not use it continue concurrently.
     let is_anothers = note.collapsed && !is_for(query, &standing);
@@ -421,7 +423,7 @@ fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
 
 /// Result of joining or starting a fetch.
 enum Joined {
-    Answer(Result<Response, Refused>),
+    Answer(Result<Response, Refusal>),
     Standing(FetchState, Note, Interest),
 }
 
@@ -472,7 +474,7 @@ fn own_answer(
     why: NoStore,
     mut note: Note,
     had_kept: bool,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     note.why = Some(why);
     if had_kept && answered.incoming.status >= 500 {
         note.reason = Lookup::ErrorPassed;
@@ -515,7 +517,7 @@ pub(crate) async fn fetch_alone(
     question: FetchConditions,
     kept: Option<Arc<StoredResponse>>,
     reason: Lookup,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     let invalidations = worker.accelerator().fills.invalidations();
     let interims = Some(query.ask.request.offers().interims());
     let had_kept = kept.is_some();
@@ -533,11 +535,11 @@ pub(crate) fn answer_alone(
     invalidations: u64,
     reason: Lookup,
     had_kept: bool,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: None };
     let query = &Rc::clone(&fetch.query);
     let fills = &worker.accelerator().fills;
-    let missing = || Refused::not_held();
+    let missing = not_held;
     match asked {
         Asked::Unshared(answered, why) => own_answer(query, *answered, why, note, had_kept),
         Asked::Settled(FetchState::Failed(refused)) => Err(refused),

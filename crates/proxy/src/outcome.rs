@@ -1,8 +1,9 @@
 //! Outcomes of requests: one table defines the name in logs and counters, the status and the meaning.
 
+use crate::forward::ALLOW_FORWARDED;
 use flatout_cache::reason::Lookup;
 use flatout_net::origin::OriginFailure;
-use flatout_reason::join;
+use flatout_net::routed::Refusal;
 
 flatout_reason::reasons! {
     /// Outcome of forwarding by this crate's rules. Cache decisions and origin failures have separate tables.
@@ -31,46 +32,44 @@ flatout_reason::reasons! {
     EsiFragmentFailed, "esi_fragment_failed", 502, "A required ESI fragment could not be fetched: 502.";
 }
 
-/// Outcome of a proxied request: cache decisions, forwarding rules and origin failures in one table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome(u8);
-
-const LOOKUPS: usize = Lookup::NAMES.len();
-const FORWARDS: usize = ForwardOutcome::NAMES.len();
-const COUNT: usize = LOOKUPS + FORWARDS + OriginFailure::NAMES.len();
-
-impl Outcome {
-    /// Names, in the order of the table.
-    pub const NAMES: &'static [&'static str; COUNT] =
-        &join(&[Lookup::NAMES, ForwardOutcome::NAMES, OriginFailure::NAMES]);
-
-    /// Meanings, in the order of the table.
-    pub const TEXTS: &'static [&'static str; COUNT] =
-        &join(&[Lookup::TEXTS, ForwardOutcome::TEXTS, OriginFailure::TEXTS]);
-
-    /// A cache decision.
-    pub const fn cache(lookup: Lookup) -> Self {
-        Self(lookup as u8)
+impl From<ForwardOutcome> for Refusal {
+    fn from(outcome: ForwardOutcome) -> Self {
+        let refusal = Self::new(outcome.status(), sentence(outcome.status()), outcome);
+        match outcome {
+            // The methods forwarded to origins, which may refuse some.
+            ForwardOutcome::MaxForwards => refusal.with("Allow", ALLOW_FORWARDED),
+            _ if outcome.status() == 503 => refusal.with("Retry-After", "1"),
+            _ => refusal,
+        }
     }
+}
 
-    /// A forwarding outcome.
-    pub const fn forward(outcome: ForwardOutcome) -> Self {
-        Self(LOOKUPS as u8 + outcome as u8)
-    }
+/// The refusal because an origin failed.
+pub(crate) fn origin_failed(failure: OriginFailure) -> Refusal {
+    Refusal::new(failure.status(), sentence(failure.status()), failure)
+}
 
-    /// An origin failure.
-    pub const fn origin(failure: OriginFailure) -> Self {
-        Self((LOOKUPS + FORWARDS) as u8 + failure as u8)
-    }
+/// The refusal because the fetched response does not contain the requested range.
+pub(crate) fn not_held() -> Refusal {
+    Refusal::new(502, sentence(502), Lookup::MissPart)
+}
 
-    /// Index into [`Outcome::NAMES`].
-    pub const fn index(self) -> u8 {
-        self.0
-    }
+/// The refusal of a request with only-if-cached that missed (RFC 9111 §5.2.1.7).
+pub(crate) fn only_if_cached(reason: Lookup) -> Refusal {
+    Refusal::new(504, "There is no kept answer, and the request wants nothing else.", reason)
+}
 
-    /// Stable name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.get(usize::from(self.0)).copied().unwrap_or("-")
+/// Sentence for visitors. The reason is only logged: it would disclose internals.
+const fn sentence(status: u16) -> &'static str {
+    match status {
+        200 => "Max-Forwards is 0: this server answers for itself.",
+        400 => "The request was not whole.",
+        501 => "This server does not know that method.",
+        502 => "The server behind this one did not answer as it should.",
+        503 => "There is too much to do just now. Please try again in a moment.",
+        504 => "The server behind this one did not answer in time.",
+        508 => "The request goes round in circles.",
+        _ => "This cannot be answered.",
     }
 }
 

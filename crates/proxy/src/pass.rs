@@ -6,11 +6,12 @@ use crate::fetch::{Fetch, FetchConditions, with_response};
 use crate::forward::{Return, Strip, upgrade, write_response_lines};
 use crate::meta::StoredResponse;
 use crate::note::Note;
-use crate::outcome::{ForwardOutcome, Outcome};
+use crate::outcome::ForwardOutcome;
+use crate::outcome::{not_held, only_if_cached};
 use crate::query::{EsiSource, FETCH_KEY_END, Query};
 use crate::step::ProxyStep;
 use crate::store::Purge;
-use crate::worker::{ProxyWorker, Refused};
+use crate::worker::ProxyWorker;
 use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::storable::{Storing, decide_response};
@@ -25,8 +26,10 @@ use flatout_net::clock::Now;
 use flatout_net::ending::CloseReason;
 use flatout_net::origin::{Incoming, OutgoingContent};
 use flatout_net::response::{Body, Head, Response};
+use flatout_net::routed::Refusal;
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::{Duplex, Stream, TunnelStart};
+use flatout_reason::Outcome;
 use std::cell::Cell;
 use std::io;
 use std::pin::{Pin, pin};
@@ -41,10 +44,10 @@ pub(crate) async fn plain(
     step: Arc<ProxyStep>,
     ask: UpstreamRequest,
     changes: Rc<[FieldOp]>,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
     let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
-    respond(&step, &ask, &changes, answered, None, Outcome::forward(outcome)).map(|(response, _)| response)
+    respond(&step, &ask, &changes, answered, None, outcome.into()).map(|(response, _)| response)
 }
 
 /// Forwards a request that the cache classified as uncacheable; applies invalidations by its response.
@@ -53,7 +56,7 @@ pub(crate) async fn forward(
     query: &Rc<Query>,
     reason: Lookup,
     kept: Option<Arc<StoredResponse>>,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     let request_time_s = Now::read().unix_s;
     // The same as for fetches: an origin must not see two kinds of requests.
     let mut capability = Vec::new();
@@ -110,7 +113,7 @@ fn keep_beside(
     stored: Stored,
     generation: u64,
     reason: Lookup,
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     let writer = worker.accelerator().fills.begin_alone(&query.fetch_prefix());
     let interest = writer.join();
     let fetch = Fetch { query: Rc::clone(query), kept: None, question: FetchConditions::default(), interims: None };
@@ -118,7 +121,7 @@ fn keep_beside(
     let note = Note { reason, fwd: reason.fwd(), fwd_status: None, stored: true, collapsed: false, why: None };
     let note = note.of_fill(&head);
     let content = ResponseContent::Coming(head, interest);
-    let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(Refused::not_held)?;
+    let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(not_held)?;
     response.cache = Some(note.stored_as());
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move { fetch.pump(&worker, writer, answered, stored, generation, false).await });
@@ -126,13 +129,13 @@ fn keep_beside(
 }
 
 /// Builds the response to `query` from the origin's.
-pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refused> {
+pub(crate) fn answer(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refusal> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
     let is_template = query.is_template_here(&answered.incoming);
     // The fields of a template are modified after composition.
     let changes = if is_template { &[][..] } else { &query.changes };
-    let outcome = Outcome::cache(note.reason);
+    let outcome = note.reason.into();
     let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
     if is_template {
         query.template.replace(Some(EsiSource::Page(lines)));
@@ -146,7 +149,7 @@ async fn ask_as_is(
     step: &Arc<ProxyStep>,
     ask: &UpstreamRequest,
     manner: Manner<'_>,
-) -> Result<Answered, Refused> {
+) -> Result<Answered, Refusal> {
     let offers = ask.request.offers();
     let content = match offers.take_content() {
         Some(content) => OutgoingContent::Content(content),
@@ -166,7 +169,7 @@ pub(crate) fn respond(
     answered: Answered,
     extra: Option<Rc<[u8]>>,
     outcome: Outcome,
-) -> Result<(Response, Vec<u8>), Refused> {
+) -> Result<(Response, Vec<u8>), Refusal> {
     let Answered { mut incoming, hold, .. } = answered;
     let status = incoming.status;
     let is_upgrade = status == 101;
@@ -176,7 +179,7 @@ pub(crate) fn respond(
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
         if is_upgrade && !agrees(ask, &fields) {
-            return Err(Refused::forward(ForwardOutcome::UpgradeInvalid));
+            return Err(Refusal::from(ForwardOutcome::UpgradeInvalid));
         }
         let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
         let keep_upgrade = is_upgrade || status == 426;
@@ -186,7 +189,7 @@ pub(crate) fn respond(
     let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
         let idle_ms = step.settings.timeouts.stream_timeout_ms;
         let start = TunnelStart::new(move |client| Box::pin(tunnel(client, origin, hold, idle_ms)));
-        (Body::Tunnel(start), Outcome::forward(ForwardOutcome::Upgraded))
+        (Body::Tunnel(start), ForwardOutcome::Upgraded.into())
     } else if to_head || !has_content(status) {
         (Body::Empty, outcome)
     } else {
@@ -206,7 +209,7 @@ pub(crate) fn respond(
         };
         (body, outcome)
     };
-    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome.index());
+    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
     response.extra = extra;
     Ok((response, lines))
 }
@@ -377,13 +380,13 @@ async fn invalidate(worker: &Rc<ProxyWorker>, query: &Rc<Query>, incoming: &Inco
 }
 
 /// Handles PURGE of a URL, or of tags if the request has any.
-pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refused> {
-    let Some(store) = worker.store().cloned() else { return Err(Refused::only_if_cached(Lookup::BypassOff)) };
+pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Response, Refusal> {
+    let Some(store) = worker.store().cloned() else { return Err(only_if_cached(Lookup::BypassOff)) };
     let soft =
         query.with(|request| request.field("flatout-purge").is_some_and(|value| value.eq_ignore_ascii_case(b"soft")));
     // Tags are named as in responses; more than a response may have count as none.
     let tags = query.with(|request| parse_tags(&request.fields, &query.cache.rules.tag_fields));
-    let Some(tags) = tags else { return Err(Refused::forward(ForwardOutcome::PurgeDenied)) };
+    let Some(tags) = tags else { return Err(Refusal::from(ForwardOutcome::PurgeDenied)) };
     let mut purges: Vec<Purge> = tags.iter().map(|tag| Purge::Tag(tag.to_vec())).collect();
     if purges.is_empty() {
         purges.push(Purge::Url(query.key.locator().to_vec()));
@@ -394,5 +397,5 @@ pub(crate) async fn purge(worker: Rc<ProxyWorker>, query: Query) -> Result<Respo
     let length = text.len().to_string();
     let head = Head::new(200, &[("Content-Type", "application/json"), ("Content-Length", &length)]);
     let body = Body::Bytes(SharedBytes::from(text.into_bytes()));
-    Ok(Response::new(200, head, body, Outcome::forward(ForwardOutcome::Purged).index()))
+    Ok(Response::new(200, head, body, ForwardOutcome::Purged))
 }

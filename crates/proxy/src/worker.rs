@@ -11,7 +11,7 @@ use crate::group::hash_request;
 use crate::lookup;
 use crate::meta::{Meta, StoredResponse};
 use crate::note::IDENTIFIER;
-use crate::outcome::{ForwardOutcome, Outcome};
+use crate::outcome::ForwardOutcome;
 use crate::pass;
 use crate::query::{Query, begin_key, locator};
 use crate::rules::CacheStep;
@@ -26,74 +26,21 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{NoVarySearch, write_path_key, write_search_key};
 use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
-use flatout_config::model::FieldOp;
 use flatout_net::clock::Now;
 use flatout_net::handler::Request;
 use flatout_net::origin::{OriginClient, OriginCounts};
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Response;
+use flatout_net::routed::{Handling, Refusal, RoutedRequest};
 use flatout_net::shared::SharedBytes;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Header operations on the response.
-#[derive(Clone, Copy, Debug)]
-pub struct Changes<'a> {
-    /// Number, unique among combinations of header steps on this worker.
-    pub id: u32,
-    /// The operations in order.
-    pub fields: &'a Rc<[FieldOp]>,
-}
-
-/// A request for an origin.
-#[derive(Clone, Copy, Debug)]
-pub struct Asking<'a> {
-    /// The request.
-    pub request: &'a Request<'a>,
-    /// Its encoded path after rewriting.
-    pub path: &'a [u8],
-    /// Its query after rewriting.
-    pub query: Option<&'a [u8]>,
-    /// Header operations on the response.
-    pub changes: Changes<'a>,
-    /// The current time.
-    pub now: Now,
-}
-
-/// A refusal, from which an error page is built.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// The status.
-    pub status: u16,
-    /// One sentence for the visitor.
-    pub text: &'static str,
-    /// Fields of the error page.
-    pub fields: Vec<(&'static str, String)>,
-    /// The reason.
-    pub outcome: Outcome,
-}
-
-/// Future of a response.
-pub type Making = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
-
-/// Result of handling a request.
-pub enum Handled {
-    /// A response.
-    Reply(Response),
-    /// A response that requires waiting.
-    Later(Making),
-    /// A refusal.
-    Refused(Refused),
-}
 
 /// Per-worker part of the accelerator.
 pub struct ProxyWorker {
     accelerator: Arc<Accelerator>,
-    /// Offset of this crate's outcomes in the handler's table.
-    base: u8,
     worker_cache: RefCell<WorkerCache>,
     clients: RefCell<Vec<(u64, OriginClient)>>,
     counts: Arc<OriginCounts>,
@@ -107,11 +54,10 @@ pub struct ProxyWorker {
 }
 
 impl ProxyWorker {
-    /// Creates a worker's part of `accelerator`. `base` is added to the outcomes of its responses.
-    pub fn new(accelerator: &Arc<Accelerator>, base: u8) -> Rc<Self> {
+    /// Creates a worker's part of `accelerator`.
+    pub fn new(accelerator: &Arc<Accelerator>) -> Rc<Self> {
         Rc::new(Self {
             accelerator: Arc::clone(accelerator),
-            base,
             worker_cache: RefCell::default(),
             clients: RefCell::default(),
             counts: accelerator.add_counts(),
@@ -218,16 +164,16 @@ impl ProxyWorker {
         }
     }
 
-    /// Handles `asking`.
+    /// Handles `routed`.
     pub fn handle(
         self: &Rc<Self>,
         step: &Arc<ProxyStep>,
         cache: Option<&Arc<CacheStep>>,
-        asking: &Asking<'_>,
-    ) -> Handled {
+        routed: &RoutedRequest<'_>,
+    ) -> Handling {
         match cache.filter(|_| self.store().is_some()) {
-            None => self.pass(step, asking),
-            Some(cache) => self.look_up(step, cache, asking),
+            None => self.pass(step, routed),
+            Some(cache) => self.look_up(step, cache, routed),
         }
     }
 
@@ -251,86 +197,73 @@ impl ProxyWorker {
         SharedBytes::from_shared(Rc::clone(&room))
     }
 
-    /// Offset of this worker's outcomes in the handler's table.
-    pub(crate) const fn base(&self) -> u8 {
-        self.base
-    }
-
-    fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, asking: &Asking<'_>) -> Handled {
-        let ask = make_ask(step, None, asking);
-        let changes = Rc::clone(asking.changes.fields);
+    fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, routed: &RoutedRequest<'_>) -> Handling {
+        let ask = make_ask(step, None, routed.request, (routed.path, routed.query));
+        let changes = Rc::clone(&routed.policy.fields);
         let step = Arc::clone(step);
-        if let Some(sent) = direct::send(self, &step, &ask, asking, (Strip::default(), &[])) {
+        if let Some(sent) = direct::send(self, &step, &ask, routed, (Strip::default(), &[])) {
             let aim = Aim::Plain(Box::new(Plain { step, ask, changes }));
-            return Handled::Later(Box::pin(DirectRequest::new(self, aim, sent)));
+            return Handling::later(DirectRequest::new(self, aim, sent));
         }
         self.later(move |worker| pass::plain(worker, step, ask, changes), false)
     }
 
     /// Calls `make` in place, so that its future is not moved.
-    fn later<F: Future<Output = Result<Response, Refused>>>(
+    fn later<F: Future<Output = Result<Response, Refusal>>>(
         self: &Rc<Self>,
         make: impl FnOnce(Rc<Self>) -> F + 'static,
         shows_status: bool,
-    ) -> Handled {
-        let base = self.base;
+    ) -> Handling {
         let worker = Rc::clone(self);
-        Handled::Later(Box::pin(async move {
-            match make(worker).await {
-                Ok(mut response) => {
-                    response.outcome = response.outcome.saturating_add(base);
-                    Ok(response)
-                }
-                Err(refused) if shows_status => Err(refused.with_status()),
-                Err(refused) => Err(refused),
-            }
-        }))
+        Handling::later(async move {
+            let made = make(worker).await;
+            if shows_status { made.map_err(with_status) } else { made }
+        })
     }
 
-    fn look_up(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, asking: &Asking<'_>) -> Handled {
-        let request = asking.request;
+    fn look_up(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, routed: &RoutedRequest<'_>) -> Handling {
+        let request = routed.request;
         let client = request.client.map(|client| client.ip());
-        let Some(authority) = effective_host(request.head) else { return self.pass(step, asking) };
+        let Some(authority) = effective_host(request.head) else { return self.pass(step, routed) };
         let forwarding = step.forwarding(client);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
             secure: request.secure,
             authority,
-            path: asking.path,
-            query: asking.query,
+            path: routed.path,
+            query: routed.query,
             fields: request.head.fields,
             has_content: request.offers.has_content(),
             forwarding: &forwarding,
         };
         let purges = cache_request.method == "PURGE";
         if purges && !cache.allows_purge(client) {
-            return Handled::Refused(Refused::forward(ForwardOutcome::PurgeDenied));
+            return Refusal::from(ForwardOutcome::PurgeDenied).into();
         }
         let intake = decide_request(&cache_request, &cache.rules);
         let shows_status = cache.shows_status(client);
         let mut key = self.key.borrow_mut();
         key.clear();
         self.write_lookup_key(step, cache, &cache_request, &mut key);
-        let Some(store) = self.store() else { return self.pass(step, asking) };
+        let Some(store) = self.store() else { return self.pass(step, routed) };
         let hash = store.hash(&key);
         if intake == Intake::LookUp
-            && let Some(mut response) = self.answer_ready(&cache_request, cache, (hash, &key), asking, shows_status)
+            && let Some(response) = self.answer_ready(&cache_request, cache, (hash, &key), routed, shows_status)
         {
-            response.outcome = response.outcome.saturating_add(self.base);
-            return Handled::Reply(response);
+            return response.into();
         }
         let names_visitor = names_visitor(&cache_request, &cache.rules.cookies);
         let alone = (intake == Intake::LookUp && !cache.esi)
-            .then(|| lookup::asks_alone(store, &cache_request, names_visitor, (hash, &key), &cache.rules, asking.now))
+            .then(|| lookup::asks_alone(store, &cache_request, names_visitor, (hash, &key), &cache.rules, routed.now))
             .flatten();
-        let ask = make_ask(step, Some(cache), asking);
+        let ask = make_ask(step, Some(cache), request, (routed.path, routed.query));
         let query = Query {
             ask,
             step: Arc::clone(step),
             cache: Arc::clone(cache),
             key: ObjectKey::new(&key, locator(&key), hash),
-            changes: Rc::clone(asking.changes.fields),
-            changes_id: asking.changes.id,
+            changes: Rc::clone(&routed.policy.fields),
+            changes_id: routed.policy.id,
             shows_status,
             names_visitor,
             vary: RefCell::default(),
@@ -343,13 +276,12 @@ impl ProxyWorker {
         }
         let query = Rc::new(query);
         if let Some(reason) = alone {
-            return self.ask_alone(query, asking, reason);
+            return self.ask_alone(query, routed, reason);
         }
         match intake {
             Intake::LookUp => {
-                if let Some(mut response) = lookup::answer_at_once(self, &query, asking.now) {
-                    response.outcome = response.outcome.saturating_add(self.base);
-                    return Handled::Reply(response);
+                if let Some(response) = lookup::answer_at_once(self, &query, routed.now) {
+                    return response.into();
                 }
                 if cache.esi {
                     return self.later(move |worker| compose::serve(worker, query, intake), shows_status);
@@ -363,10 +295,10 @@ impl ProxyWorker {
     }
 
     /// Forwards the request for this client only.
-    fn ask_alone(self: &Rc<Self>, query: Rc<Query>, asking: &Asking<'_>, reason: Lookup) -> Handled {
+    fn ask_alone(self: &Rc<Self>, query: Rc<Query>, routed: &RoutedRequest<'_>, reason: Lookup) -> Handling {
         let manner = (Strip::CONDITIONS, query.cache.capability());
-        if let Some(sent) = direct::send(self, &query.step, &query.ask, asking, manner) {
-            return Handled::Later(Box::pin(DirectRequest::new(self, Aim::Alone { query, reason }, sent)));
+        if let Some(sent) = direct::send(self, &query.step, &query.ask, routed, manner) {
+            return Handling::later(DirectRequest::new(self, Aim::Alone { query, reason }, sent));
         }
         let shows_status = query.shows_status;
         let ask = move |worker| async move {
@@ -382,7 +314,7 @@ impl ProxyWorker {
         request: &CacheRequest<'_>,
         cache: &CacheStep,
         (hash, key): (u64, &[u8]),
-        asking: &Asking<'_>,
+        routed: &RoutedRequest<'_>,
         shows_status: bool,
     ) -> Option<Response> {
         let epoch = self.store()?.epoch();
@@ -391,10 +323,10 @@ impl ProxyWorker {
         if known.is_empty() || !request.is_plain() {
             return None;
         }
-        let now_s = asking.now.unix_s;
+        let now_s = routed.now.unix_s;
         let ready = known.iter().find(|ready| {
             let stored = &ready.object.meta().stored;
-            ready.changes_id == asking.changes.id
+            ready.changes_id == routed.policy.id
                 && ready.object.is_current()
                 && stored.is_fresh_for_plain_request(now_s)
                 && !(cache.esi && stored.flags.any(Flags::ESI))
@@ -413,12 +345,16 @@ fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
 }
 
 /// Copies the data of the upstream request.
-pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, asking: &Asking<'_>) -> UpstreamRequest {
-    let request = asking.request;
-    let mut target = Vec::with_capacity(asking.path.len() + asking.query.map_or(0, <[u8]>::len) + 1);
-    target.extend_from_slice(asking.path);
+pub(crate) fn make_ask(
+    step: &ProxyStep,
+    cache: Option<&CacheStep>,
+    request: &Request<'_>,
+    (path, query): (&[u8], Option<&[u8]>),
+) -> UpstreamRequest {
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 1);
+    target.extend_from_slice(path);
     let path_bytes = target.len();
-    match (asking.query, cache) {
+    match (query, cache) {
         (None, _) => {}
         (Some(query), None) => {
             target.push(b'?');
@@ -443,32 +379,16 @@ pub(crate) fn make_ask(step: &Arc<ProxyStep>, cache: Option<&Arc<CacheStep>>, as
     }
 }
 
-impl Refused {
-    /// The fetched response does not contain the requested range.
-    pub(crate) fn not_held() -> Self {
-        let text = "The server behind this one did not answer as it should.";
-        Self { status: 502, text, fields: Vec::new(), outcome: Outcome::cache(Lookup::MissPart) }
-    }
-
-    /// A request with only-if-cached missed (RFC 9111 §5.2.1.7).
-    pub(crate) fn only_if_cached(reason: Lookup) -> Self {
-        let text = "There is no kept answer, and the request wants nothing else.";
-        Self { status: 504, text, fields: Vec::new(), outcome: Outcome::cache(reason) }
-    }
-}
-
-impl Refused {
-    /// Adds Cache-Status with the reason.
-    pub(crate) fn with_status(mut self) -> Self {
-        let fwd =
-            if self.status == 504 && self.outcome == Outcome::cache(Lookup::OnlyIfCached) { "" } else { "; fwd=miss" };
-        self.fields.push(("Cache-Status", format!("{IDENTIFIER}{fwd}; detail={}", self.outcome.name())));
-        self
-    }
+/// Adds Cache-Status with the reason.
+pub(crate) fn with_status(refusal: Refusal) -> Refusal {
+    let is_only_if_cached = refusal.status == 504 && refusal.outcome == Lookup::OnlyIfCached.into();
+    let fwd = if is_only_if_cached { "" } else { "; fwd=miss" };
+    let status = format!("{IDENTIFIER}{fwd}; detail={}", refusal.outcome.name());
+    refusal.with("Cache-Status", status)
 }
 
 impl fmt::Debug for ProxyWorker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ProxyWorker").field("base", &self.base).finish_non_exhaustive()
+        formatter.debug_struct("ProxyWorker").field("accelerator", &self.accelerator).finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
 //! Tables of named endings: every refusal, close, failure and outcome of this workspace is one row of one of them.
 //!
 //! A row gives the variant of an enum, its stable name for logs and counters, and the sentence that says what it means;
-//! some tables have a column more, the status that is answered for one. [`reasons!`] makes the enum of them, [`join`]
-//! one list of the names of several tables.
+//! some tables have a column more, the status that is answered for one. [`reasons!`] makes the enum of them. An
+//! [`Outcome`] is a row of any table.
 //!
 //! Absent by design: what any of the tables is about. It depends on no other crate of the workspace.
 
@@ -85,6 +85,12 @@ macro_rules! reasons {
             /// The meanings, in the order of the table.
             pub const TEXTS: &'static [&'static str] = &[$($text,)+];
 
+            /// The table.
+            pub const TABLE: &'static $crate::Table = {
+                static TABLE: $crate::Table = $crate::Table { names: $table::NAMES, texts: $table::TEXTS };
+                &TABLE
+            };
+
             /// The stable name, as logs and counters show it.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -93,6 +99,12 @@ macro_rules! reasons {
             /// The meaning, in one sentence or a few.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
+            }
+        }
+
+        impl From<$table> for $crate::Outcome {
+            fn from(row: $table) -> Self {
+                Self::new($table::TABLE, row as u8)
             }
         }
     };
@@ -106,31 +118,76 @@ macro_rules! reasons {
     };
 }
 
-/// One list of several, in their order, for enums that are joined as one table.
-///
-/// # Panics
-/// When `N` is not the sum of their lengths. In a constant, which is where this belongs, the build fails.
-pub const fn join<const N: usize>(lists: &[&[&'static str]]) -> [&'static str; N] {
-    let mut joined = [""; N];
-    let mut length = 0;
-    let mut list = 0;
-    while list < lists.len() {
-        let mut row = 0;
-        while row < lists[list].len() {
-            joined[length] = lists[list][row];
-            length += 1;
-            row += 1;
-        }
-        list += 1;
+/// The names and the meanings of a table's rows.
+#[derive(Debug)]
+pub struct Table {
+    /// The names.
+    pub names: &'static [&'static str],
+    /// The meanings.
+    pub texts: &'static [&'static str],
+}
+
+/// A row of any table.
+#[derive(Clone, Copy)]
+pub struct Outcome {
+    table: &'static Table,
+    row: u8,
+}
+
+impl Outcome {
+    /// The row of no table.
+    pub const NONE: Self = {
+        static NONE: Table = Table { names: &["-"], texts: &[""] };
+        Self::new(&NONE, 0)
+    };
+
+    /// The row number `row` of `table`.
+    pub const fn new(table: &'static Table, row: u8) -> Self {
+        Self { table, row }
     }
-    assert!(length == N, "the lists have another length together");
-    joined
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        self.table.names.get(usize::from(self.row)).copied().unwrap_or("-")
+    }
+
+    /// The meaning.
+    pub fn text(self) -> &'static str {
+        self.table.texts.get(usize::from(self.row)).copied().unwrap_or("")
+    }
+
+    /// The number of the row if the rows of `tables` are numbered in order; `None` if it is in none of them.
+    #[inline]
+    pub fn index_in(self, tables: &[&'static Table]) -> Option<usize> {
+        let mut before = 0;
+        for table in tables {
+            if std::ptr::eq(*table, self.table) {
+                return Some(before + usize::from(self.row));
+            }
+            before += table.names.len();
+        }
+        None
+    }
+}
+
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.table, other.table) && self.row == other.row
+    }
+}
+
+impl Eq for Outcome {}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.name())
+    }
 }
 
 #[cfg(test)]
 #[allow(unreachable_pub, dead_code)] // of a table that only a test knows, not everything is asked
 mod tests {
-    use super::join;
+    use super::Outcome;
 
     crate::reasons! {
         /// No column but the two.
@@ -184,15 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_joined_in_their_order() {
-        const NAMES: [&str; 5] = join(&[Plain::NAMES, Told::NAMES, &[], Wide::NAMES]);
-        assert_eq!(NAMES, ["first", "second", "fifth", "third", "fourth"]);
-        assert_eq!(join::<0>(&[]), [""; 0]);
-    }
-
-    #[test]
-    #[should_panic(expected = "another length")]
-    fn a_list_with_room_to_spare_is_none() {
-        let _ = join::<3>(&[Plain::NAMES]);
+    fn rows_of_all_tables_are_numbered_in_their_order() {
+        let tables = [Plain::TABLE, Told::TABLE, Wide::TABLE];
+        let outcomes: [Outcome; 4] =
+            [Plain::First.into(), Plain::Second.into(), Told::Fifth.into(), Wide::Third.into()];
+        assert_eq!(outcomes.map(|outcome| outcome.index_in(&tables)), [0, 1, 2, 3].map(Some));
+        assert_eq!(outcomes.map(Outcome::name), ["first", "second", "fifth", "third"]);
+        assert_eq!((outcomes[3].text(), outcomes[3].index_in(&tables[..2])), ("The third.", None));
+        assert!(outcomes[0] == Plain::First.into() && outcomes[0] != outcomes[1] && outcomes[0] != outcomes[3]);
+        assert_eq!((Outcome::NONE.name(), Outcome::NONE.text(), Outcome::NONE.index_in(&tables)), ("-", "", None));
     }
 }

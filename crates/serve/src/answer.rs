@@ -1,8 +1,7 @@
 //! From a version and a question to a response (RFC 9110 §13.2.2: preconditions first, then the range).
 
 use crate::file_request::FileRequest;
-use crate::lookup::ErrorAnswer;
-use crate::outcome::Outcome;
+use crate::outcome::FileOutcome;
 use crate::representation::{Extra, Representation};
 use crate::rules::FileRules;
 use crate::services::Services;
@@ -16,6 +15,7 @@ use flatout_http::ranges::{
 use flatout_http::request::Asked;
 use flatout_net::clock::Now;
 use flatout_net::response::{Body, Response, Segment};
+use flatout_net::routed::Refusal;
 use flatout_net::shared::SharedBytes;
 use std::cell::Cell;
 
@@ -35,8 +35,8 @@ pub(crate) fn answer(
     version: &Version,
     representation: &Representation,
     question: &FileRequest<'_>,
-    outcome: Outcome,
-) -> Result<Response, ErrorAnswer> {
+    outcome: FileOutcome,
+) -> Result<Response, Refusal> {
     let common = &version.common;
     let mut outcome = outcome;
     if question.asked.any(Asked::CONDITION) {
@@ -49,15 +49,15 @@ pub(crate) fn answer(
                     ..extra(means, version, representation, question)
                 };
                 let head = representation.not_modified_head.clone();
-                let mut response = Response::new(304, head, Body::Empty, Outcome::NotModified as u8);
+                let mut response = Response::new(304, head, Body::Empty, FileOutcome::NotModified);
                 response.extra = representation.extra_lines(common, extra);
                 return Ok(response);
             }
             Precondition::Failed => {
-                return Err(ErrorAnswer::new(
+                return Err(Refusal::new(
                     412,
                     "The file is not the version you expect.",
-                    Outcome::PreconditionFailed,
+                    FileOutcome::PreconditionFailed,
                 ));
             }
         }
@@ -72,19 +72,19 @@ pub(crate) fn answer(
         let size_bytes = representation.size_bytes;
         match decide_ranges(question.fields.first("range").unwrap_or_default(), size_bytes) {
             RangesDecision::Whole(Unranged::Malformed) => {}
-            RangesDecision::Whole(_) => outcome = Outcome::RangeRefused,
+            RangesDecision::Whole(_) => outcome = FileOutcome::RangeRefused,
             RangesDecision::One(part) => return Ok(answer_part(version, representation, part, extra, outcome)),
             RangesDecision::Many(parts) => {
                 return Ok(answer_parts(means, version, representation, parts.as_slice(), extra));
             }
             RangesDecision::Unsatisfiable => {
-                let error = ErrorAnswer::new(416, "The range lies outside the file.", Outcome::RangeUnsatisfiable);
+                let error = Refusal::new(416, "The range lies outside the file.", FileOutcome::RangeUnsatisfiable);
                 return Err(error.with("Content-Range", format!("bytes */{size_bytes}")));
             }
         }
     }
     let body = representation.body(0, representation.size_bytes);
-    let mut response = Response::new(200, representation.ok_head.clone(), body, outcome as u8);
+    let mut response = Response::new(200, representation.ok_head.clone(), body, outcome);
     response.extra = representation.extra_lines(common, extra);
     Ok(response)
 }
@@ -139,7 +139,7 @@ fn answer_part(
     representation: &Representation,
     part: ByteRange,
     extra: Extra,
-    outcome: Outcome,
+    outcome: FileOutcome,
 ) -> Response {
     let (length, size_bytes) = (part.len().to_string(), representation.size_bytes);
     let content_range = format!("bytes {}-{}/{size_bytes}", part.first, part.last);
@@ -147,7 +147,7 @@ fn answer_part(
     fields.push(("Content-Range", &content_range));
     fields.extend(encoding_field(representation));
     let head = representation.partial_head(&version.common, &fields);
-    let mut response = Response::new(206, head, representation.body(part.first, part.len()), outcome as u8);
+    let mut response = Response::new(206, head, representation.body(part.first, part.len()), outcome);
     response.extra = representation.extra_lines(&version.common, of_part(extra));
     response
 }
@@ -176,7 +176,7 @@ fn answer_parts(
     let mut fields = vec![("Content-Type", content_type.as_str()), ("Content-Length", &length)];
     fields.extend(encoding_field(representation));
     let head = representation.partial_head(&version.common, &fields);
-    let mut response = Response::new(206, head, Body::Segments(segments), Outcome::Parts as u8);
+    let mut response = Response::new(206, head, Body::Segments(segments), FileOutcome::Parts);
     response.extra = representation.extra_lines(&version.common, of_part(extra));
     response
 }

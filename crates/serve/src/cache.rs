@@ -190,10 +190,10 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::{Cache, CacheLimits, Checked};
-    use crate::policy::HeaderPolicy;
     use crate::rules::FileRules;
     use crate::version::Version;
     use flatout_config::model::Files;
+    use flatout_net::routed::HeaderPolicy;
     use std::rc::Rc;
 
     const NOW: Checked = Checked { at_ms: 1, epoch: 0 };

@@ -1,7 +1,7 @@
 //! Selection of the representation for a client.
 
 use crate::file_request::FileRequest;
-use crate::outcome::Outcome;
+use crate::outcome::FileOutcome;
 use crate::representation::Representation;
 use crate::services::Services;
 use crate::thread_pool::{Notified, Signal, Urgency};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// The result of the selection.
 pub(crate) enum EncodingChoice<'a> {
     /// This representation, with an outcome if it differs from that of the lookup.
-    Take(&'a Representation, Option<Outcome>),
+    Take(&'a Representation, Option<FileOutcome>),
     /// This coding, after it is encoded or the wait times out.
     Wait(ContentCoding, Notified),
 }
@@ -57,7 +57,7 @@ pub(crate) fn choose<'a>(
         EncodingState::Ready(representation) if coding == ContentCoding::Identity => {
             EncodingChoice::Take(representation, None)
         }
-        EncodingState::Ready(representation) => EncodingChoice::Take(representation, Some(Outcome::Encoded)),
+        EncodingState::Ready(representation) => EncodingChoice::Take(representation, Some(FileOutcome::Encoded)),
         EncodingState::Useless => plain,
         EncodingState::Possible => begin(version, coding, services, grown)
             .unwrap_or_else(|outcome| EncodingChoice::Take(second_best(version, accepted, grown), Some(outcome))),
@@ -70,18 +70,18 @@ fn begin<'a>(
     coding: ContentCoding,
     services: &Services,
     grown: &mut bool,
-) -> Result<EncodingChoice<'a>, Outcome> {
-    let Some(slot) = version.facts().encoded(coding) else { return Err(Outcome::EncodingPending) };
+) -> Result<EncodingChoice<'a>, FileOutcome> {
+    let Some(slot) = version.facts().encoded(coding) else { return Err(FileOutcome::EncodingPending) };
     let soon = version.plain.size_bytes <= WAIT_BYTES_MAX;
     let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
     let under_way = services
         .make_encoded(slot, coding, urgency, || version.plain.source())
-        .map_err(|_refused| Outcome::ThreadPoolFull)?;
+        .map_err(|_refused| FileOutcome::ThreadPoolFull)?;
     // Promised encodings count already.
     *grown |= under_way;
     let signal = Arc::<Signal>::default();
     if !soon || !under_way || !services.thread_pool.ring_after(PATIENCE, Arc::clone(&signal)) {
-        return Err(Outcome::EncodingPending);
+        return Err(FileOutcome::EncodingPending);
     }
     slot.ring_at_end(&signal);
     Ok(EncodingChoice::Wait(coding, Notified(signal)))

@@ -7,26 +7,22 @@ use crate::file_request::{FileRequest, KeptQuestion};
 use crate::hidden::{HiddenSource, SourceNames};
 use crate::lazy::{LazyState, LazyValue};
 use crate::listing::{self, ListingQuery};
-pub use crate::lookup::{ErrorAnswer, FileLookup, Location};
-use crate::lookup::{no_content, redirect};
 use crate::media::{content_type, is_compressible};
-use crate::outcome::Outcome;
-pub use crate::policy::HeaderPolicy;
+use crate::outcome::FileOutcome;
 use crate::rules::FileRules;
 pub use crate::services::Services;
 use crate::thread_pool::{Notified, Signal, Urgency};
 use crate::version::{EncodingState, FileMetadata, Loading, Version, look_beside};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_http::encoding::ContentCoding;
-use flatout_http::path::{PathFacts, append_local, decode_path, normalize_path};
-use flatout_http::refusal::Refusal;
-use flatout_http::request::{Method, RequestHead};
+use flatout_http::path::{PathFacts, decode_path, normalize_path};
+use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
-use flatout_net::handler::{Reply, Request};
-use flatout_net::response::Response;
+use flatout_net::response::{Body, Response};
 use flatout_net::root::{Named, OpenFault, Root};
+use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -93,7 +89,7 @@ pub struct Files {
 enum Missing {
     /// The name is that of a folder, without a trailing slash.
     Slash,
-    Outcome(Outcome),
+    Outcome(FileOutcome),
 }
 
 impl From<OpenFault> for Missing {
@@ -102,8 +98,8 @@ impl From<OpenFault> for Missing {
     }
 }
 
-impl From<Outcome> for Missing {
-    fn from(outcome: Outcome) -> Self {
+impl From<FileOutcome> for Missing {
+    fn from(outcome: FileOutcome) -> Self {
         Self::Outcome(outcome)
     }
 }
@@ -114,23 +110,13 @@ struct CacheLookup {
     /// True if it was used without validation.
     is_hit: bool,
     /// Its outcome for the log.
-    outcome: Outcome,
+    outcome: FileOutcome,
 }
 
-impl From<Outcome> for CacheLookup {
-    fn from(outcome: Outcome) -> Self {
-        Self { is_hit: outcome == Outcome::Hit, outcome }
+impl From<FileOutcome> for CacheLookup {
+    fn from(outcome: FileOutcome) -> Self {
+        Self { is_hit: outcome == FileOutcome::Hit, outcome }
     }
-}
-
-/// The parts of a request that a lookup needs.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    head: &'a RequestHead<'a>,
-    secure: bool,
-    location: Location<'a>,
-    policy: &'a Rc<HeaderPolicy>,
-    now: Now,
 }
 
 impl Files {
@@ -154,76 +140,56 @@ impl Files {
         Self { sources, ..self }
     }
 
-    /// Looks up the file at `location` and responds to `request` with it, under `policy`.
-    pub fn handle(
-        &self,
-        request: &Request<'_>,
-        location: Location<'_>,
-        policy: &Rc<HeaderPolicy>,
-        now: Now,
-    ) -> FileLookup {
-        let head = request.head;
-        match (head.method, head.target) {
-            (Method::Get | Method::Head, Target::Resource { .. }) => {
-                self.read(&Asking { head, secure: request.secure, location, policy, now })
+    /// Looks up the file of `routed` and responds with it.
+    pub fn handle(&self, routed: &RoutedRequest<'_>) -> Handling {
+        match (routed.request.head.method, routed.request.head.target) {
+            (Method::Get | Method::Head, Target::Resource { .. }) => self.read(routed),
+            (Method::Options, _) => {
+                let head = routed.policy.head(204, &[("Allow", ALLOW)]);
+                Response::new(204, head, Body::Empty, FileOutcome::Options).into()
             }
-            (Method::Options, _) => FileLookup::Reply(no_content(&[("Allow", ALLOW)], policy, Outcome::Options).into()),
             (Method::Known(_), _) => {
                 const TEXT: &str = "Files can be read here, and nothing else.";
-                FileLookup::Error(ErrorAnswer::new(405, TEXT, Outcome::MethodNotAllowed).with("Allow", ALLOW))
+                Refusal::new(405, TEXT, FileOutcome::MethodNotAllowed).with("Allow", ALLOW).into()
             }
-            _ => {
-                const TEXT: &str = "This server does not know that method.";
-                FileLookup::Error(ErrorAnswer::new(501, TEXT, Outcome::MethodUnknown))
-            }
+            _ => Refusal::new(501, "This server does not know that method.", FileOutcome::MethodUnknown).into(),
         }
     }
 
-    fn read(&self, asking: &Asking<'_>) -> FileLookup {
+    fn read(&self, routed: &RoutedRequest<'_>) -> Handling {
         let mut key = self.store.key.borrow_mut();
-        let facts = match asking.location.decoded {
-            Some((decoded, facts)) => {
-                key.clear();
-                key.extend_from_slice(decoded);
-                Ok(facts)
-            }
-            None => decode_path(asking.location.path, &mut key),
-        };
-        let facts = match facts {
-            Ok(facts) => facts,
-            // The request is well-formed, so the connection continues. A malformed encoding was refused with its
-            // target.
-            Err(refusal) => {
-                let outcome = if refusal == Refusal::TargetNul { Outcome::TargetNul } else { Outcome::PathAboveRoot };
-                return FileLookup::Error(ErrorAnswer::new(refusal.status(), refusal.text(), outcome));
-            }
-        };
-        if let Some(found) = merge_slashes(facts, asking) {
-            return found;
+        key.clear();
+        key.extend_from_slice(routed.decoded);
+        let facts = routed.facts;
+        if facts.empty_segment {
+            // The path begins with a single slash, so it cannot be read as another host's address.
+            let merged = normalize_path(routed.path);
+            return Refusal::redirect(301, &merged, routed.query, FileOutcome::SlashesMerged).into();
         }
         let path_bytes = key.len();
         let missing = if let Some(outcome) = self.refuse_path(facts) {
             outcome
         } else {
-            self.add_numbers(&mut key, asking.policy);
-            match self.find(&key, path_bytes, asking.policy, asking.now) {
-                Ok((version, outcome)) => return self.answer_with(&version, &key, asking, outcome.into()),
-                Err(Missing::Slash) => return FileLookup::Reply(folder_slash(asking).into()),
+            self.add_numbers(&mut key, routed.policy);
+            match self.find(&key, path_bytes, routed.policy, routed.now) {
+                Ok((version, outcome)) => return self.answer_with(&version, &key, routed, outcome.into()),
+                Err(Missing::Slash) => return routed.redirect_to_folder(301, FileOutcome::FolderSlash).into(),
                 Err(Missing::Outcome(outcome)) => outcome,
             }
         };
         key.truncate(path_bytes);
-        if missing == Outcome::NoIndex && self.rules.listing.is_some() {
-            return self.list(&key, asking);
+        if missing == FileOutcome::NoIndex && self.rules.listing.is_some() {
+            return self.list(&key, routed);
         }
         // A hidden name, and one that leads out, look like a missing one, also with a try list.
-        if ErrorAnswer::missing(missing).is_absence() {
+        let refusal = Refusal::from(missing);
+        if refusal.status == 404 {
             let asked = key.clone();
-            if let Some(found) = self.try_others(&asked, &mut key, asking) {
+            if let Some(found) = self.try_others(&asked, &mut key, routed) {
                 return found;
             }
         }
-        FileLookup::Error(ErrorAnswer::missing(missing))
+        refusal.into()
     }
 
     fn add_numbers(&self, key: &mut Vec<u8>, policy: &HeaderPolicy) {
@@ -232,11 +198,11 @@ impl Files {
     }
 
     /// Rejects paths that never name a file.
-    fn refuse_path(&self, facts: PathFacts) -> Option<Outcome> {
+    fn refuse_path(&self, facts: PathFacts) -> Option<FileOutcome> {
         if facts.hidden_segment && !self.rules.hidden {
-            return Some(Outcome::HiddenName);
+            return Some(FileOutcome::HiddenName);
         }
-        facts.encoded_slash.then_some(Outcome::NotFound)
+        facts.encoded_slash.then_some(FileOutcome::NotFound)
     }
 
     /// The current version under `key`, whose first `path_bytes` are the path, used without validation for a while.
@@ -246,18 +212,18 @@ impl Files {
         path_bytes: usize,
         policy: &Rc<HeaderPolicy>,
         now: Now,
-    ) -> Result<(Rc<Version>, Outcome), Missing> {
+    ) -> Result<(Rc<Version>, FileOutcome), Missing> {
         let path = &key[..path_bytes];
         let checked = self.checked(now);
         let mut cache = self.store.cache.borrow_mut();
         if let Some((version, last)) = cache.get(key) {
             if self.holds(last, checked, version.settled) {
-                return Ok((Rc::clone(version), Outcome::Hit));
+                return Ok((Rc::clone(version), FileOutcome::Hit));
             }
             let version = Rc::clone(version);
             if version.settled && self.look(path).is_ok_and(|(_, seen)| Some(&seen) == version.seen.as_ref()) {
                 cache.set_checked(key, checked);
-                return Ok((version, Outcome::Checked));
+                return Ok((version, FileOutcome::Checked));
             }
             cache.remove(key);
         }
@@ -271,7 +237,7 @@ impl Files {
         };
         let version = Rc::new(Version::load(&loading, &name, &seen)?);
         cache.insert(key, Rc::clone(&version), checked);
-        Ok((version, Outcome::Loaded))
+        Ok((version, FileOutcome::Loaded))
     }
 
     fn checked(&self, now: Now) -> Checked {
@@ -298,10 +264,10 @@ impl Files {
         if !path.is_empty() && !path.ends_with(b"/") {
             let source = self.source(path);
             if source == Some(HiddenSource::Script) {
-                return Err(Outcome::SourceHidden.into());
+                return Err(FileOutcome::SourceHidden.into());
             }
             return match self.root.identify(path) {
-                Ok(Named::File(_)) if source.is_some() => Err(Outcome::NotFound.into()),
+                Ok(Named::File(_)) if source.is_some() => Err(FileOutcome::NotFound.into()),
                 Ok(Named::File(identity)) => Ok((path.to_vec(), self.seen(path, 0, identity))),
                 Ok(Named::Folder) => Err(Missing::Slash),
                 Err(outcome) => Err(outcome.into()),
@@ -312,8 +278,8 @@ impl Files {
             match self.root.identify(&name) {
                 Ok(Named::File(identity)) => {
                     return match self.source(&name) {
-                        Some(HiddenSource::Script) => Err(Outcome::SourceHidden.into()),
-                        Some(HiddenSource::Page) => Err(Outcome::NotFound.into()),
+                        Some(HiddenSource::Script) => Err(FileOutcome::SourceHidden.into()),
+                        Some(HiddenSource::Page) => Err(FileOutcome::NotFound.into()),
                         None => {
                             let seen = self.seen(&name, index_at, identity);
                             Ok((name, seen))
@@ -326,8 +292,8 @@ impl Files {
         }
         // The folder may exist without an index, or not at all.
         match self.root.identify(path) {
-            Ok(Named::Folder) => Err(Outcome::NoIndex.into()),
-            Ok(Named::File(_)) => Err(Outcome::NotFound.into()),
+            Ok(Named::Folder) => Err(FileOutcome::NoIndex.into()),
+            Ok(Named::File(_)) => Err(FileOutcome::NotFound.into()),
             Err(outcome) => Err(outcome.into()),
         }
     }
@@ -345,62 +311,65 @@ impl Files {
     }
 
     /// The response with `version`, which is stored under `key`.
-    fn answer_with(&self, version: &Rc<Version>, key: &[u8], asking: &Asking<'_>, looked: CacheLookup) -> FileLookup {
+    fn answer_with(
+        &self,
+        version: &Rc<Version>,
+        key: &[u8],
+        routed: &RoutedRequest<'_>,
+        looked: CacheLookup,
+    ) -> Handling {
         let outcome = looked.outcome;
-        let question = FileRequest::from(asking.head);
+        let question = FileRequest::from(routed.request.head);
         let mut grown = false;
         let choice = choose(version, &question, &self.store.services, &mut grown);
         if grown {
             self.store.cache.borrow_mut().recount(key);
         }
-        let means = self.store.means(&self.rules, asking.now);
+        let means = self.store.means(&self.rules, routed.now);
         match choice {
             EncodingChoice::Take(representation, other) => {
                 if looked.is_hit && !representation.is_sendable() {
                     // The file was overwritten since: there is a new version already.
                     self.store.cache.borrow_mut().remove(key);
                     let path_bytes = key.len().saturating_sub(8);
-                    return match self.find(key, path_bytes, asking.policy, asking.now) {
+                    return match self.find(key, path_bytes, routed.policy, routed.now) {
                         Ok((version, found)) => {
                             // Just loaded, so this does not recurse further.
-                            let outcome = if outcome == Outcome::Hit { found } else { outcome };
-                            self.answer_with(&version, key, asking, CacheLookup { is_hit: false, outcome })
+                            let outcome = if outcome == FileOutcome::Hit { found } else { outcome };
+                            self.answer_with(&version, key, routed, CacheLookup { is_hit: false, outcome })
                         }
-                        Err(Missing::Slash) => FileLookup::Reply(folder_slash(asking).into()),
-                        Err(Missing::Outcome(outcome)) => FileLookup::Error(ErrorAnswer::missing(outcome)),
+                        Err(Missing::Slash) => routed.redirect_to_folder(301, FileOutcome::FolderSlash).into(),
+                        Err(Missing::Outcome(outcome)) => Refusal::from(outcome).into(),
                     };
                 }
                 // The outcome of a fallback takes precedence over that of its encoding.
-                let outcome = other.filter(|_| matches!(outcome, Outcome::Hit | Outcome::Checked)).unwrap_or(outcome);
-                match answer(&means, version, representation, &question, outcome) {
-                    Ok(response) => FileLookup::Reply(response.into()),
-                    Err(error) => FileLookup::Error(error),
-                }
+                let outcome =
+                    other.filter(|_| matches!(outcome, FileOutcome::Hit | FileOutcome::Checked)).unwrap_or(outcome);
+                Handling::Now(answer(&means, version, representation, &question, outcome))
             }
             EncodingChoice::Wait(coding, notified) => {
                 let waiting = EncodingWait {
                     store: Rc::clone(&self.store),
                     rules: Rc::clone(&self.rules),
                     version: Rc::clone(version),
-                    policy: Rc::clone(asking.policy),
                     key: key.to_vec(),
                     question: KeptQuestion::new(&question),
-                    now: asking.now,
+                    now: routed.now,
                 };
-                FileLookup::Reply(Reply::later(async move {
+                Handling::later(async move {
                     notified.await;
                     waiting.answer(coding)
-                }))
+                })
             }
         }
     }
 
     /// Tries the fallbacks of a path without file.
-    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, asking: &Asking<'_>) -> Option<FileLookup> {
+    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, routed: &RoutedRequest<'_>) -> Option<Handling> {
         for target in &self.rules.try_targets {
             let text = match target {
                 TryTarget::Status(status) => {
-                    return Some(FileLookup::Error(ErrorAnswer::new(*status, reason(*status), Outcome::TryStatus)));
+                    return Some(Refusal::new(*status, reason(*status), FileOutcome::TryStatus).into());
                 }
                 TryTarget::File(text) => text,
             };
@@ -408,7 +377,7 @@ impl Files {
             for part in &text.parts {
                 match part {
                     TextPart::Literal(literal) => key.extend_from_slice(literal.as_bytes()),
-                    TextPart::Variable(variable) => add_variable(key, *variable, asked, asking),
+                    TextPart::Variable(variable) => add_variable(key, *variable, asked, routed),
                 }
             }
             // Names below the root have no leading slash.
@@ -418,10 +387,10 @@ impl Files {
                 continue;
             }
             let path_bytes = key.len();
-            self.add_numbers(key, asking.policy);
-            if let Ok((version, outcome)) = self.find(key, path_bytes, asking.policy, asking.now) {
-                let outcome = CacheLookup { is_hit: outcome == Outcome::Hit, outcome: Outcome::Fallback };
-                return Some(self.answer_with(&version, key, asking, outcome));
+            self.add_numbers(key, routed.policy);
+            if let Ok((version, outcome)) = self.find(key, path_bytes, routed.policy, routed.now) {
+                let outcome = CacheLookup { is_hit: outcome == FileOutcome::Hit, outcome: FileOutcome::Fallback };
+                return Some(self.answer_with(&version, key, routed, outcome));
             }
         }
         None
@@ -440,56 +409,54 @@ impl Files {
     }
 
     /// The list of the folder at `path`, read on another thread and cached as long as a file's metadata.
-    fn list(&self, path: &[u8], asking: &Asking<'_>) -> FileLookup {
+    fn list(&self, path: &[u8], routed: &RoutedRequest<'_>) -> Handling {
         let Some(settings) = self.rules.listing else {
-            return FileLookup::Error(ErrorAnswer::missing(Outcome::NoIndex));
+            return Refusal::from(FileOutcome::NoIndex).into();
         };
-        let listing_query = ListingQuery::parse(asking.location.query, asking.head.fields.all("accept"));
+        let listing_query = ListingQuery::parse(routed.query, routed.request.head.fields.all("accept"));
         let mut key = path.to_vec();
         // A file name cannot contain NUL, so this key is not that of a file.
         key.extend_from_slice(b"\0list");
         key.extend_from_slice(&listing_query.key());
-        self.add_numbers(&mut key, asking.policy);
+        self.add_numbers(&mut key, routed.policy);
         let known = match self.store.cache.borrow_mut().get(&key) {
-            Some((version, last)) if self.holds(last, self.checked(asking.now), version.settled) => {
+            Some((version, last)) if self.holds(last, self.checked(routed.now), version.settled) => {
                 Some(Rc::clone(version))
             }
             _ => None,
         };
         if let Some(version) = known {
-            return self.answer_with(&version, &key, asking, Outcome::Listing.into());
+            return self.answer_with(&version, &key, routed, FileOutcome::Listing.into());
         }
         let slot = Arc::<LazyValue<Option<Vec<u8>>>>::default();
         let LazyState::Yours(making) = slot.begin() else {
-            return FileLookup::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
+            return Refusal::from(FileOutcome::ThreadPoolFull).into();
         };
-        let shown = request_path(asking);
+        let shown = request_path(routed);
         let (root, name, hidden) = (Arc::clone(&self.root), path.to_vec(), self.rules.hidden);
         let submitted = self.store.services.thread_pool.submit(Urgency::Prompt, move || {
             making.start();
             making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, listing_query));
         });
         if submitted.is_err() {
-            return FileLookup::Error(ErrorAnswer::missing(Outcome::ThreadPoolFull));
+            return Refusal::from(FileOutcome::ThreadPoolFull).into();
         }
         let signal = Arc::<Signal>::default();
         slot.ring_at_end(&signal);
-        let (store, rules, policy) = (Rc::clone(&self.store), Rc::clone(&self.rules), Rc::clone(asking.policy));
+        let (store, rules, policy) = (Rc::clone(&self.store), Rc::clone(&self.rules), Rc::clone(routed.policy));
         let (question, now, checked) =
-            (KeptQuestion::new(&FileRequest::from(asking.head)), asking.now, self.checked(asking.now));
-        FileLookup::Reply(Reply::later(async move {
+            (KeptQuestion::new(&FileRequest::from(routed.request.head)), routed.now, self.checked(routed.now));
+        Handling::later(async move {
             Notified(signal).await;
             let Some(Some(content)) = slot.get() else {
-                return ErrorAnswer::missing(Outcome::FileFailed).respond(&policy);
+                return Err(FileOutcome::FileFailed.into());
             };
             let content_type = listing::content_type(listing_query);
             let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, now.unix_s));
             store.cache.borrow_mut().insert(&key, Rc::clone(&version), checked);
             let means = store.means(&rules, now);
-            let answered =
-                question.ask(|question| answer(&means, &version, &version.plain, question, Outcome::ListingRead));
-            answered.unwrap_or_else(|error| error.respond(&policy))
-        }))
+            question.ask(|question| answer(&means, &version, &version.plain, question, FileOutcome::ListingRead))
+        })
     }
 }
 
@@ -498,60 +465,33 @@ struct EncodingWait {
     store: Rc<FileStore>,
     rules: Rc<FileRules>,
     version: Rc<Version>,
-    policy: Rc<HeaderPolicy>,
     key: Vec<u8>,
     question: KeptQuestion,
     now: Now,
 }
 
 impl EncodingWait {
-    fn answer(&self, coding: ContentCoding) -> Response {
+    fn answer(&self, coding: ContentCoding) -> Result<Response, Refusal> {
         let mut grown = false;
         let (representation, outcome) = match self.version.standing(coding, &mut grown) {
-            EncodingState::Ready(representation) => (representation, Outcome::EncodedFirst),
+            EncodingState::Ready(representation) => (representation, FileOutcome::EncodedFirst),
             // It took too long, or is not worth it.
-            EncodingState::Possible => (&self.version.plain, Outcome::EncodingPending),
-            EncodingState::Useless => (&self.version.plain, Outcome::Loaded),
+            EncodingState::Possible => (&self.version.plain, FileOutcome::EncodingPending),
+            EncodingState::Useless => (&self.version.plain, FileOutcome::Loaded),
         };
         if grown {
             self.store.cache.borrow_mut().recount(&self.key);
         }
         let means = self.store.means(&self.rules, self.now);
-        let answered = self.question.ask(|question| answer(&means, &self.version, representation, question, outcome));
-        answered.unwrap_or_else(|error| error.respond(&self.policy))
+        self.question.ask(|question| answer(&means, &self.version, representation, question, outcome))
     }
-}
-
-/// A 301 to the path without empty segments. It begins with a single slash, so it cannot be read as another host's
-/// address.
-fn merge_slashes(facts: PathFacts, asking: &Asking<'_>) -> Option<FileLookup> {
-    if !facts.empty_segment {
-        return None;
-    }
-    let merged = normalize_path(asking.location.path);
-    let response = redirect(&merged, asking.location.query, Outcome::SlashesMerged, asking.policy);
-    Some(FileLookup::Reply(response.into()))
-}
-
-/// A 301 to the folder's name with a trailing slash. The path may have been rewritten: the redirect uses the client's
-/// form.
-fn folder_slash(asking: &Asking<'_>) -> Response {
-    let asked = match asking.head.target {
-        Target::Resource { path, .. } if !path.ends_with(b"/") => path,
-        _ => asking.location.path,
-    };
-    let asked = normalize_path(asked);
-    let mut location = Vec::with_capacity(asked.len() + 1);
-    append_local(&asked, &mut location);
-    location.push(b'/');
-    redirect(&location, asking.location.query, Outcome::FolderSlash, asking.policy)
 }
 
 /// The decoded path of the client's request, for display.
-fn request_path(asking: &Asking<'_>) -> Vec<u8> {
-    let path = match asking.head.target {
+fn request_path(routed: &RoutedRequest<'_>) -> Vec<u8> {
+    let path = match routed.request.head.target {
         Target::Resource { path, .. } if path.ends_with(b"/") => path,
-        _ => asking.location.path,
+        _ => routed.path,
     };
     let mut decoded = Vec::new();
     // It was decoded successfully before.
@@ -561,19 +501,19 @@ fn request_path(asking: &Asking<'_>) -> Vec<u8> {
 }
 
 /// Appends the value of a variable in a file name.
-fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &Asking<'_>) {
+fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], routed: &RoutedRequest<'_>) {
     match variable {
         Variable::Path | Variable::Uri => {
             key.push(b'/');
             key.extend_from_slice(asked);
         }
         Variable::Host | Variable::HostPort => {
-            let host = asking.head.host.unwrap_or_default();
+            let host = routed.request.head.host.unwrap_or_default();
             let name = if variable == Variable::Host { host.split(|&byte| byte == b':').next() } else { Some(host) };
             key.extend(name.unwrap_or_default().iter().map(u8::to_ascii_lowercase));
         }
-        Variable::Scheme => key.extend_from_slice(if asking.secure { b"https" } else { b"http" }),
-        Variable::Query => key.extend_from_slice(asking.location.query.unwrap_or_default()),
+        Variable::Scheme => key.extend_from_slice(if routed.request.secure { b"https" } else { b"http" }),
+        Variable::Query => key.extend_from_slice(routed.query.unwrap_or_default()),
         // The configuration rejects it here.
         Variable::Client => {}
         // The part that a route's star matched belongs to the original path, which is the current one here.
@@ -585,28 +525,4 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], asking: &As
 fn read_unix_ns() -> i128 {
     let time = clock_gettime(ClockId::Realtime);
     i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Asking, HeaderPolicy, Location, folder_slash};
-    use flatout_http::head::FieldStorage;
-    use flatout_http::limits::Limits;
-    use flatout_http::request::parse_request_head;
-    use flatout_net::clock::Now;
-    use std::rc::Rc;
-
-    #[test]
-    fn a_folder_is_no_host() {
-        let mut storage = FieldStorage::new();
-        let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
-        let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-        let location = Location { path: b"/folder", query: Some(b"q"), decoded: None };
-        let policy = Rc::new(HeaderPolicy::default());
-        let asking = Asking { head: &head, secure: false, location, policy: &policy, now: Now::read() };
-        let mut lines = Vec::new();
-        folder_slash(&asking).head.append_to(&mut lines, b"Sun, 06 Nov 1994 08:49:37 GMT", b"", None);
-        let lines = String::from_utf8(lines).unwrap();
-        assert!(lines.contains("\r\nLocation: /a.example/?q\r\n"), "{lines}");
-    }
 }

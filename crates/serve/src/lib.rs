@@ -7,8 +7,8 @@
 //! | file | content |
 //! |---|---|
 //! | [`files`] | the `files` step: from a request to a result |
-//! | `rules`, [`policy`] | its settings; the header steps in force |
-//! | `question`, [`found`] | the relevant parts of a request; results of lookups |
+//! | `rules` | its settings |
+//! | `file_request` | the relevant parts of a request |
 //! | `answer`, `choice` | from a version to a response; selection of a representation |
 //! | `version`, `representation` | one version of a file; one form of it: entity tag, heads, content |
 //! | [`cache`] | versions by path, within bounds |
@@ -31,11 +31,9 @@ pub mod files;
 pub mod hidden;
 mod lazy;
 mod listing;
-pub mod lookup;
 pub mod media;
 pub mod outcome;
-pub mod policy;
-mod representation;
+pub mod representation;
 mod rules;
 pub mod services;
 mod thread_pool;

@@ -1,10 +1,11 @@
 //! Outcomes of responses: one table with name and meaning, for the log and the counters.
 
 use flatout_net::root::OpenFault;
+use flatout_net::routed::Refusal;
 
 flatout_reason::reasons! {
     /// The outcome of a response.
-    pub enum Outcome { name, text, }
+    pub enum FileOutcome { name, text, }
     Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
     Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";
     Loaded, "loaded", "The file was opened and its heads were built: it was new, changed, or had been dropped.";
@@ -40,7 +41,7 @@ flatout_reason::reasons! {
     TargetNul, "target_nul", "The path contains an encoded NUL: 400.";
 }
 
-impl From<OpenFault> for Outcome {
+impl From<OpenFault> for FileOutcome {
     fn from(fault: OpenFault) -> Self {
         match fault {
             OpenFault::NotFound => Self::NotFound,
@@ -54,18 +55,34 @@ impl From<OpenFault> for Outcome {
     }
 }
 
+impl From<FileOutcome> for Refusal {
+    /// The refusal for a name without a file to serve. It reveals no more than a visitor may know: a hidden name, a
+    /// link that leads out and a missing name look the same.
+    fn from(outcome: FileOutcome) -> Self {
+        const TRY_AGAIN: &str = "The file cannot be read at this moment. Please try again.";
+        match outcome {
+            FileOutcome::Forbidden => Self::new(403, "This file may not be read.", outcome),
+            FileOutcome::NoDescriptor | FileOutcome::FileUnsettled | FileOutcome::ThreadPoolFull => {
+                Self::new(503, TRY_AGAIN, outcome).with("Retry-After", "1")
+            }
+            FileOutcome::FileFailed => Self::new(500, "The file could not be read.", outcome),
+            _ => Self::new(404, "Nothing here has this name.", outcome),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Outcome;
+    use super::FileOutcome;
     use std::collections::HashSet;
 
     #[test]
     fn names_are_unique_and_fit_the_counters() {
-        let names: HashSet<_> = Outcome::NAMES.iter().collect();
-        assert_eq!(names.len(), Outcome::ALL.len());
+        let names: HashSet<_> = FileOutcome::NAMES.iter().collect();
+        assert_eq!(names.len(), FileOutcome::ALL.len());
         assert!(names.len() <= flatout_net::counters::OUTCOMES_MAX);
-        for (index, outcome) in Outcome::ALL.iter().enumerate() {
-            assert_eq!((*outcome as usize, outcome.name()), (index, Outcome::NAMES[index]));
+        for (index, outcome) in FileOutcome::ALL.iter().enumerate() {
+            assert_eq!((*outcome as usize, outcome.name()), (index, FileOutcome::NAMES[index]));
             assert!(outcome.text().ends_with('.'));
         }
     }

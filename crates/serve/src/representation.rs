@@ -2,7 +2,6 @@
 
 use crate::digests::Digests;
 use crate::lazy::LazyValue;
-use crate::policy::HeaderPolicy;
 use crate::services::{Encoded, EncodedContent, VersionSource};
 use flatout_http::conditional::Validators;
 use flatout_http::date::format_date;
@@ -10,6 +9,7 @@ use flatout_http::digest::DigestAlgorithm;
 use flatout_http::encoding::ContentCoding;
 use flatout_net::file::{FileIdentity, OpenFile};
 use flatout_net::response::{Body, FileBody, Head, Segment};
+use flatout_net::routed::HeaderPolicy;
 use flatout_net::shared::SharedBytes;
 use std::cell::RefCell;
 use std::fmt::Write as _;

@@ -2,14 +2,14 @@
 
 use crate::encode::{ENCODE_BYTES_MAX, ENCODE_BYTES_MIN, REVISION};
 use crate::media::{content_type, is_compressible};
-use crate::outcome::Outcome;
-use crate::policy::HeaderPolicy;
+use crate::outcome::FileOutcome;
 use crate::representation::{Common, Representation, RepresentationContent};
 use crate::rules::FileRules;
 use crate::services::{Services, VersionFacts};
 use flatout_http::encoding::ContentCoding;
 use flatout_net::file::{FileIdentity, OpenFile};
 use flatout_net::root::{Named, Root};
+use flatout_net::routed::HeaderPolicy;
 use rustix::io::pread;
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
@@ -78,7 +78,7 @@ pub(crate) enum EncodingState<'a> {
 impl Version {
     /// Loads the file `name` with the metadata `seen`. The result is one consistent version: either all bytes were
     /// read between two checks with the same identity, or the descriptor of that identity is held.
-    pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &FileMetadata) -> Result<Self, Outcome> {
+    pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &FileMetadata) -> Result<Self, FileOutcome> {
         let (content, identity) = read_content(loading.root, name)?;
         let mut seen = seen.clone();
         seen.identity = identity;
@@ -263,23 +263,23 @@ fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
     unix_ns - identity.changed_ns >= SETTLED_NS
 }
 
-fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, FileIdentity), Outcome> {
+fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, FileIdentity), FileOutcome> {
     for _ in 0..READS_MAX {
         let (fd, identity) = root.open_file(name)?;
         if identity.size_bytes > MEMORY_BYTES_MAX {
             return Ok((RepresentationContent::File(Rc::new(OpenFile::new(fd, identity))), identity));
         }
         let content = read_all(&fd, identity.size_bytes)?;
-        let after = FileIdentity::read(&fd).map_err(|_| Outcome::FileFailed)?;
+        let after = FileIdentity::read(&fd).map_err(|_| FileOutcome::FileFailed)?;
         if after == identity && content.len() as u64 == identity.size_bytes {
             return Ok((RepresentationContent::Memory(content.into()), identity));
         }
     }
-    Err(Outcome::FileUnsettled)
+    Err(FileOutcome::FileUnsettled)
 }
 
 /// Reads up to `size_bytes` and checks for more: a file that has grown is another version.
-fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, Outcome> {
+fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, FileOutcome> {
     let mut content = vec![0; size_bytes as usize];
     let mut read = 0;
     while read < content.len() {
@@ -287,7 +287,7 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, Outcome> {
             Ok(0) => break,
             Ok(count) => read += count,
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return Err(Outcome::FileFailed),
+            Err(_) => return Err(FileOutcome::FileFailed),
         }
     }
     content.truncate(read);

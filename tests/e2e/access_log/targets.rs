@@ -13,6 +13,7 @@ use flatout_net::server::{Command, Phase, run_worker};
 use flatout_net::server::{Listener, Protocol, Settings, WorkerParts, command_channel, phase_channel};
 use flatout_net::shared::SharedBytes;
 use flatout_net::socket::{ListenOptions, bind_listener};
+use flatout_reason::{Outcome, Table};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -29,11 +30,11 @@ use std::time::Duration;
 struct OnePage;
 
 impl Handler for OnePage {
-    const OUTCOMES: &'static [&'static str] = &["page"];
+    const OUTCOMES: &'static [&'static Table] = &[];
 
     fn handle(&self, _: &Request<'_>, _: Now) -> Reply {
         let head = Head::new(200, &[("Content-Length", "10")]);
-        Response::new(200, head, Body::Bytes(SharedBytes::from(&b"0123456789"[..])), 0).into()
+        Response::new(200, head, Body::Bytes(SharedBytes::from(&b"0123456789"[..])), Outcome::NONE).into()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
-use flatout_serve::outcome::Outcome;
+use flatout_serve::outcome::FileOutcome;
 
 /// Stands in a table for the outcomes of a file that was sent; which of them it is depends on the clock.
 pub(crate) const SERVED: &str = "served";
@@ -79,7 +79,7 @@ fn parse_answer(text: &str) -> Result<Expected, String> {
             Err(format!("the status of {outcome} is {}", refusal.status()))
         };
     }
-    let outcome = Outcome::NAMES.iter().chain(&[SERVED]).find(|name| **name == outcome);
+    let outcome = FileOutcome::NAMES.iter().chain(&[SERVED]).find(|name| **name == outcome);
     Ok(Expected { status, outcome: outcome.ok_or_else(|| format!("`{text}` has no known outcome"))? })
 }
 

@@ -1,7 +1,7 @@
 //! Whole walks, through real folders and the real handler of files.
 
+use crate::Engine;
 use crate::spec::{Sources, Spec};
-use crate::{Engine, OUTCOMES};
 use flatout_config::model::*;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
@@ -171,7 +171,7 @@ impl Answer {
             status: response.status,
             head: String::from_utf8(head).unwrap(),
             body,
-            outcome: OUTCOMES[usize::from(response.outcome)],
+            outcome: response.outcome.name(),
             response,
         }
     }

@@ -20,7 +20,7 @@ use flatout_net::root::{OpenFault, Root, check_kernel};
 use flatout_pages::PagesStep;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::media::content_type;
-use flatout_serve::outcome::Outcome as Served;
+use flatout_serve::outcome::FileOutcome;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io;
@@ -539,7 +539,7 @@ fn write_step(step: &model::Step) -> String {
 }
 
 fn describe_fault(fault: OpenFault) -> String {
-    Served::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase()
+    FileOutcome::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase()
 }
 
 fn is_field_value(value: &str) -> bool {

@@ -1,13 +1,13 @@
 //! Steps that admit or reject a request: addresses, rates, passwords, origins.
 
 use super::{Effect, Resumed, Trace, Walk, answer};
-use crate::answer::{Failure, no_content};
+use crate::answer::no_content;
 use crate::auth::Auth;
 use crate::cors::Cors;
 use crate::credentials::{Proof, parse_basic};
 use crate::engine::Live;
 use crate::network::decide_access;
-use crate::outcome::Outcome;
+use crate::outcome::RouteOutcome;
 use crate::rate::{Decision, RateTable};
 use crate::step::Step;
 use crate::walk::Silent;
@@ -16,6 +16,7 @@ use flatout_net::clock::Now;
 use flatout_net::handler::Reply;
 use flatout_net::owned::OwnedRequest;
 use flatout_net::response::Response;
+use flatout_net::routed::Refusal;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use tokio::sync::oneshot;
 
 /// Why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum PasswordFailure {
     /// Credentials are missing or wrong.
     Unauthorized,
     /// They could not be verified now.
@@ -47,7 +48,7 @@ impl<T: Trace> Walk<'_, T> {
         if allowed {
             return None;
         }
-        Some(self.fail(&Failure::new(403, "Your address may not come here.", Outcome::AccessDenied)))
+        Some(self.fail(&Refusal::new(403, "Your address may not come here.", RouteOutcome::AccessDenied)))
     }
 
     pub(super) fn check_rate(&mut self, step: &Step, table: &RateTable) -> Option<Response> {
@@ -64,7 +65,7 @@ impl<T: Trace> Walk<'_, T> {
             return None;
         }
         let Decision::Wait(seconds) = table.decide(self.client(), self.now.monotonic_ms) else { return None };
-        let failure = Failure::new(429, "Too many requests. Please wait a little.", Outcome::RateLimited);
+        let failure = Refusal::new(429, "Too many requests. Please wait a little.", RouteOutcome::RateLimited);
         Some(self.fail(&failure.with("Retry-After", seconds.to_string())))
     }
 
@@ -83,7 +84,7 @@ impl<T: Trace> Walk<'_, T> {
         }
         let fields = cors.preflight_fields(allowed);
         let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Some(no_content(&fields, &self.policy(), Outcome::CorsPreflight.index()))
+        Some(no_content(&fields, &self.policy(), RouteOutcome::CorsPreflight))
     }
 
     pub(super) fn check_password(&mut self, step: &Step, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
@@ -105,10 +106,10 @@ impl<T: Trace> Walk<'_, T> {
             }
         }
         let Some((name, password)) = self.request.head.fields.first("authorization").and_then(parse_basic) else {
-            return Some(self.refuse_password(auth, Refused::Unauthorized).into());
+            return Some(self.refuse_password(auth, PasswordFailure::Unauthorized).into());
         };
         let Some(verifier) = &self.live.spec.verifier else {
-            return Some(self.refuse_password(auth, Refused::Busy).into());
+            return Some(self.refuse_password(auth, PasswordFailure::Busy).into());
         };
         let (user, known) = auth.user(&name);
         let proof = verifier.key.prove(&name, auth.hash(user).as_bytes(), &password);
@@ -118,7 +119,7 @@ impl<T: Trace> Walk<'_, T> {
             return None;
         }
         let Some(answered) = verifier.verify(auth, (user, known), password, proof) else {
-            return Some(self.refuse_password(auth, Refused::Busy).into());
+            return Some(self.refuse_password(auth, PasswordFailure::Busy).into());
         };
         let pending = Pending {
             live: Rc::clone(self.live),
@@ -131,13 +132,15 @@ impl<T: Trace> Walk<'_, T> {
         Some(Reply::later(pending.go_on(answered)))
     }
 
-    fn refuse_password(&mut self, auth: &Auth, refused: Refused) -> Response {
+    fn refuse_password(&mut self, auth: &Auth, refused: PasswordFailure) -> Response {
         let failure = match refused {
-            Refused::Unauthorized => Failure::new(401, "A name and a password are needed here.", Outcome::Unauthorized)
-                .with("WWW-Authenticate", auth.challenge.clone()),
-            Refused::Busy => {
+            PasswordFailure::Unauthorized => {
+                Refusal::new(401, "A name and a password are needed here.", RouteOutcome::Unauthorized)
+                    .with("WWW-Authenticate", auth.challenge.clone())
+            }
+            PasswordFailure::Busy => {
                 let text = "Too many passwords are being verified. Please try again.";
-                Failure::new(503, text, Outcome::AuthBusy).with("Retry-After", "2")
+                Refusal::new(503, text, RouteOutcome::AuthBusy).with("Retry-After", "2")
             }
         };
         self.fail(&failure)
@@ -166,9 +169,9 @@ impl Pending {
                 right.push((id, user));
                 None
             }
-            Ok(false) => Some((id, Refused::Unauthorized)),
+            Ok(false) => Some((id, PasswordFailure::Unauthorized)),
             // The thread is gone, which it never is while it is needed.
-            Err(_) => Some((id, Refused::Busy)),
+            Err(_) => Some((id, PasswordFailure::Busy)),
         };
         let resumed = Resumed { right, failed };
         match request.with(|request| answer(&live, request, now, &mut Silent, Some(resumed))) {

@@ -1,12 +1,12 @@
 //! Steps that answer, and what is answered when something stands against it.
 
-use super::pages::{Pages, answer_failure};
-use super::{Effect, Seal, Trace, Walk, host_needed, method_not_allowed};
-use crate::answer::{Failure, redirect, respond, text};
+use super::pages::answer_failure;
+use super::{Effect, Trace, Walk, host_needed, method_not_allowed};
+use crate::answer::{redirect, respond, text};
 use crate::explain::Forwarding;
 use crate::metrics::MetricsFormat;
 use crate::neighbour::believe;
-use crate::outcome::Outcome;
+use crate::outcome::RouteOutcome;
 use crate::step::Step;
 use crate::text::Template;
 use flatout_config::model::{self, Respond, TryTarget};
@@ -15,33 +15,8 @@ use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_net::handler::Reply;
 use flatout_net::response::Response;
-use flatout_proxy::{Asking, Changes, Handled as Proxied, Making};
-use flatout_serve::files::{FileLookup, Location};
-use std::future::Future;
-use std::pin::Pin;
-use std::rc::Rc;
+use flatout_net::routed::{Handling, Refusal, RoutedRequest};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-
-/// An answer that is being made for an origin's part, and what is added to it.
-struct Forwarded {
-    making: Making,
-    pages: Pages,
-    seal: Seal,
-}
-
-impl Future for Forwarded {
-    type Output = Response;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let forwarded = self.get_mut();
-        let response = match ready!(forwarded.making.as_mut().poll(context)) {
-            Ok(response) => response,
-            Err(refused) => forwarded.pages.fail(&refused.into()),
-        };
-        Poll::Ready(std::mem::take(&mut forwarded.seal).put_on_later(response))
-    }
-}
 
 impl<T: Trace> Walk<'_, T> {
     pub(super) fn answer_files(&mut self, step: &Step, index: u32, pass: bool) -> Option<Reply> {
@@ -54,16 +29,13 @@ impl<T: Trace> Walk<'_, T> {
                 self.trace.file(settings, &self.decoded, &tries);
             }
         }
-        let location =
-            Location { path: &self.path, query: self.query.as_deref(), decoded: Some((&self.decoded, self.facts)) };
-        match files.handle(self.request, location, &self.policy(), self.now) {
-            FileLookup::Reply(reply) => Some(reply),
-            FileLookup::Error(error) if pass && matches!(error.status, 404 | 405) => {
-                self.trace.step(step, || Effect::said(format!("{}: goes on", error.text)));
-                self.passed = Some(error.into());
+        match files.handle(&self.routed(self.request, &self.policy())) {
+            Handling::Now(Err(refusal)) if pass && matches!(refusal.status, 404 | 405) => {
+                self.trace.step(step, || Effect::said(format!("{}: goes on", refusal.text)));
+                self.passed = Some(refusal);
                 None
             }
-            FileLookup::Error(error) => Some(self.fail(&error.into()).into()),
+            handling => self.settle(handling),
         }
     }
 
@@ -90,7 +62,7 @@ impl<T: Trace> Walk<'_, T> {
         status: u16,
         literal: Option<&str>,
     ) -> Response {
-        let (policy, outcome) = (self.policy(), Outcome::Redirected.index());
+        let (policy, outcome) = (self.policy(), RouteOutcome::Redirected);
         if let Some(location) = literal {
             self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
             return self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome));
@@ -102,7 +74,7 @@ impl<T: Trace> Walk<'_, T> {
                     keep_on_site(&mut location);
                 }
                 self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
-                redirect(status, &location, &policy, outcome)
+                redirect(status, location, &policy, outcome)
             }
             Err(_) => self.fail(&host_needed()),
         }
@@ -114,8 +86,8 @@ impl<T: Trace> Walk<'_, T> {
         // An error is for every method; a text can only be read.
         if settings.status >= 400 {
             if settings.body.is_empty() {
-                let outcome = Outcome::Responded;
-                return self.fail(&Failure::new(settings.status, sentence(settings.status), outcome));
+                let outcome = RouteOutcome::Responded;
+                return self.fail(&Refusal::new(settings.status, sentence(settings.status), outcome));
             }
         } else if method == Method::Options {
             return self.answer_options();
@@ -142,23 +114,8 @@ impl<T: Trace> Walk<'_, T> {
             // Nobody is asked.
             return Some(Reply::later(std::future::pending()));
         }
-        let policy = self.policy();
-        let asking = Asking {
-            request: self.request,
-            path: &self.path,
-            query: self.query.as_deref(),
-            changes: Changes { id: policy.id, fields: &policy.fields },
-            now: self.now,
-        };
-        match live.proxy.handle(proxy, cache, &asking) {
-            Proxied::Reply(response) => Some(Reply::Now(response)),
-            Proxied::Later(making) => {
-                let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
-                self.sealed = true;
-                Some(Reply::later(Forwarded { making, pages, seal: self.seal() }))
-            }
-            Proxied::Refused(refused) => Some(self.fail(&refused.into()).into()),
-        }
+        let handling = live.proxy.handle(proxy, cache, &self.routed(self.request, &self.policy()));
+        self.settle(handling)
     }
 
     pub(super) fn answer_page(&mut self, step: &Step, index: u32) -> Option<Reply> {
@@ -177,32 +134,10 @@ impl<T: Trace> Walk<'_, T> {
                 Reply::later(std::future::pending())
             });
         }
-        let policy = self.policy();
-        let changes = flatout_pages::Changes { id: policy.id, fields: Rc::clone(&policy.fields) };
-        let told = believe(self.request, &folder.step().settings().trusted);
-        let asking = flatout_pages::Asking {
-            request: &told.request,
-            host: told.host,
-            path: &self.path,
-            decoded: (&self.decoded, facts),
-            query: self.query.as_deref(),
-            changes: &changes,
-            now: self.now,
-        };
-        match live.pages.handle(folder, &asking) {
-            flatout_pages::Handled::Reply(response) => Some(Reply::Now(response)),
-            flatout_pages::Handled::Later(making) => {
-                let pages = Pages { live: Rc::clone(live), numbers: self.pages.clone(), policy, now: self.now };
-                Some(Reply::later(async move {
-                    match making.await {
-                        Ok(response) => response,
-                        Err(refused) => pages.fail(&refused.into()),
-                    }
-                }))
-            }
-            flatout_pages::Handled::Refused(refused) => Some(self.fail(&refused.into()).into()),
-            flatout_pages::Handled::NoPage => None,
-        }
+        let (policy, told) = (self.policy(), believe(self.request, &folder.step().settings().trusted));
+        let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
+        let handling = live.pages.handle(folder, &routed);
+        self.settle(handling)
     }
 
     pub(super) fn answer_metrics(&mut self, step: &Step) -> Response {
@@ -214,13 +149,13 @@ impl<T: Trace> Walk<'_, T> {
         }
         let format = MetricsFormat::of_accept(self.request.head.fields.all("accept"));
         let content = self.live.spec.metrics.as_ref().map(|metrics| metrics(format)).unwrap_or_default();
-        text(200, format.content_type(), content.as_bytes(), &self.policy(), Outcome::Metrics.index())
+        text(200, format.content_type(), content.as_bytes(), &self.policy(), RouteOutcome::Metrics)
     }
 
     /// The answer to what went wrong: the page that the site has for it, or a plain one.
-    pub(super) fn fail(&mut self, failure: &Failure) -> Response {
+    pub(super) fn fail(&mut self, refusal: &Refusal) -> Response {
         let policy = self.policy();
-        let (response, page) = answer_failure(self.live, &self.pages, &policy, failure, self.now);
+        let (response, page) = answer_failure(self.live, &self.pages, &policy, refusal, self.now);
         if let Some(page) = page.and_then(|page| self.live.spec.pages.get(page as usize)) {
             self.trace.page(page);
         }

@@ -1,17 +1,19 @@
 //! The pages that a site has for errors, also for those that come to light after the walk.
 
-use crate::answer::{Failure, custom_error_page, error_page};
 use crate::engine::Live;
 use crate::spec::PageSpec;
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::Fields;
+use flatout_http::path::decode_path;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::content::Offers;
-use flatout_net::handler::{Reply, Request};
+use flatout_net::handler::Request;
 use flatout_net::response::{Body, Response};
-use flatout_serve::files::{FileLookup, HeaderPolicy, Location};
+use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
+use flatout_serve::files::Files;
+use flatout_serve::outcome::FileOutcome;
 use std::rc::Rc;
 
 /// The parts of a pending response that are needed if it fails.
@@ -24,28 +26,28 @@ pub(super) struct Pages {
 
 impl Pages {
     /// The answer to what went wrong.
-    pub(super) fn fail(&self, failure: &Failure) -> Response {
-        answer_failure(&self.live, &self.numbers, &self.policy, failure, self.now).0
+    pub(super) fn fail(&self, refusal: &Refusal) -> Response {
+        answer_failure(&self.live, &self.numbers, &self.policy, refusal, self.now).0
     }
 }
 
-/// The answer to `failure`: the last of `pages` for its status, whose number is told, or a plain one.
+/// The answer to `refusal`: the last of `pages` for its status, whose number is told, or a plain one.
 pub(super) fn answer_failure(
     live: &Live,
     pages: &[u32],
     policy: &HeaderPolicy,
-    failure: &Failure,
+    refusal: &Refusal,
     now: Now,
 ) -> (Response, Option<u32>) {
     for &number in pages.iter().rev() {
         let Some(page) = live.spec.pages.get(number as usize) else { continue };
-        if page.statuses.contains(&failure.status)
+        if page.statuses.contains(&refusal.status)
             && let Some(content) = read_page(live, page, now)
         {
-            return (custom_error_page(failure, &page.content_type, content, policy), Some(number));
+            return (refusal.respond(Some((&page.content_type, content)), policy), Some(number));
         }
     }
-    (error_page(failure, policy), None)
+    (refusal.respond(None, policy), None)
 }
 
 /// The content of `page`, as it is now; `None` when it cannot be read any more.
@@ -66,9 +68,28 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
         head_bytes: 0,
     };
     let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
-    let policy = HeaderPolicy::default().into();
-    match files.handle(&request, Location { path, query: None, decoded: None }, &policy, now) {
-        FileLookup::Reply(Reply::Now(response)) if response.status == 200 => Some(response.body),
+    match read_file(files, &request, path, now) {
+        Handling::Now(Ok(response)) if response.status == 200 => Some(response.body),
         _ => None,
     }
+}
+
+/// The file of `files` at `path`, encoded, without header operations. `request` decides on ranges and conditions.
+pub(super) fn read_file(files: &Files, request: &Request<'_>, path: &[u8], now: Now) -> Handling {
+    let mut decoded = Vec::new();
+    let Ok(facts) = decode_path(path, &mut decoded) else { return Refusal::from(FileOutcome::NotFound).into() };
+    files.handle(&RoutedRequest {
+        request,
+        path,
+        decoded: &decoded,
+        facts,
+        query: None,
+        policy: &Rc::default(),
+        user: None,
+        site: None,
+        server: None,
+        host: None,
+        port: None,
+        now,
+    })
 }

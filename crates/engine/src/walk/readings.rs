@@ -8,12 +8,12 @@
 //! the others is refused where a rule guards the plain name.
 
 use super::{Effect, Trace, Walk};
-use crate::answer::Failure;
-use crate::outcome::Outcome;
+use crate::outcome::RouteOutcome;
 use crate::step::{Block, Kind, Route, Step};
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
-use flatout_http::refusal::Refusal;
+use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_net::response::Response;
+use flatout_net::routed::Refusal;
 
 /// The path as another program may interpret it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl<T: Trace> Walk<'_, T> {
     ///
     /// # Errors
     /// As [`decode_path`], also when it leads above the root in one reading only.
-    pub(super) fn read_path(&mut self, path: &[u8]) -> Result<PathFacts, Refusal> {
+    pub(super) fn read_path(&mut self, path: &[u8]) -> Result<PathFacts, PathRefusal> {
         self.readings.clear();
         self.facts = decode_path(path, &mut self.decoded)?;
         let mut ways = self.facts.readings;
@@ -66,7 +66,7 @@ impl<T: Trace> Walk<'_, T> {
     }
 
     #[cold]
-    fn add_readings(&mut self, path: &[u8], ways: Readings) -> Result<(), Refusal> {
+    fn add_readings(&mut self, path: &[u8], ways: Readings) -> Result<(), PathRefusal> {
         for ways in ways.combinations() {
             let mut decoded = Vec::new();
             decode_as(path, ways, &mut decoded)?;
@@ -97,7 +97,7 @@ impl<T: Trace> Walk<'_, T> {
         self.trace.step(step, || Effect::said("could match or not, depending on who reads the path: refused"));
         let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
                     anything behind the name of a script or page.";
-        self.fail(&Failure::new(400, text, Outcome::AmbiguousPath))
+        self.fail(&Refusal::new(400, text, RouteOutcome::AmbiguousPath))
     }
 }
 

@@ -1,14 +1,11 @@
 //! Steps that change the path for those that follow, and what texts may take from a request.
 
-use super::{Effect, Rest, Trace, Walk, host_needed};
-use crate::answer::Failure;
+use super::{Effect, Rest, Trace, Walk, host_needed, path_refused};
 use crate::step::{Rewrite, Step};
 use crate::text::Variables;
 use flatout_http::path::{normalize_path, raw_offset};
-use flatout_http::refusal::Refusal;
 use flatout_http::target::Target;
 use flatout_net::response::Response;
-use flatout_serve::outcome::Outcome as Served;
 use std::borrow::Cow;
 
 impl<T: Trace> Walk<'_, T> {
@@ -81,7 +78,6 @@ impl<T: Trace> Walk<'_, T> {
         self.trace.step(step, || Effect::said(format!("the path is now {}", String::from_utf8_lossy(&path))));
         self.before.push(std::mem::replace(&mut self.path, path.into()));
         let refusal = read.err()?;
-        let outcome = if refusal == Refusal::TargetNul { Served::TargetNul } else { Served::PathAboveRoot };
-        Some(self.fail(&Failure::served(refusal.status(), refusal.text(), outcome)))
+        Some(self.fail(&path_refused(refusal)))
     }
 }

@@ -379,7 +379,7 @@ fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Http2Exchange) 
         log: response.log,
         status: response.status,
         body_bytes: if exchange.to_head { 0 } else { response.body.len() },
-        outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
+        outcome: response.outcome.name(),
         started_ns: exchange.started_ns,
         user: response.user.as_deref(),
         site: response.site.as_deref(),

@@ -12,6 +12,7 @@ use crate::server::{Listener, Phase, Protocol, Settings, WorkerParts, command_ch
 use crate::socket::{ListenOptions, bind_listener};
 use flatout_http::target::Target;
 use flatout_http::timeouts::Timeouts;
+use flatout_reason::{Outcome, Table};
 use h2::RecvStream;
 use h2::client::{ResponseFuture, SendRequest};
 use std::future::poll_fn;
@@ -28,7 +29,12 @@ use tokio::task::{spawn_local, yield_now};
 struct Script;
 
 fn bytes(text: impl Into<Vec<u8>>) -> Response {
-    Response::new(200, Head::new(200, &[("Content-Type", "text/plain")]), Body::Bytes(text.into().into()), 0)
+    Response::new(
+        200,
+        Head::new(200, &[("Content-Type", "text/plain")]),
+        Body::Bytes(text.into().into()),
+        Outcome::NONE,
+    )
 }
 
 fn segments() -> Body {
@@ -49,7 +55,7 @@ fn segments() -> Body {
 }
 
 impl Handler for Script {
-    const OUTCOMES: &'static [&'static str] = &["made"];
+    const OUTCOMES: &'static [&'static Table] = &[];
 
     fn handle(&self, request: &Request<'_>, _now: Now) -> Reply {
         let Target::Resource { path, .. } = request.head.target else { return bytes("none").into() };
@@ -65,7 +71,7 @@ impl Handler for Script {
                 Response { extra: Some(Rc::from(&b"X-Later: yes\r\nDate: never\r\n"[..])), ..bytes("later") }
             }),
             b"/never" => Reply::later(std::future::pending()),
-            b"/segments" => Response::new(200, Head::new(200, &[]), segments(), 0).into(),
+            b"/segments" => Response::new(200, Head::new(200, &[]), segments(), Outcome::NONE).into(),
             _ => {
                 let lines: Vec<_> = request.head.fields.all("cookie").collect();
                 let host = request.head.host.unwrap_or_default();

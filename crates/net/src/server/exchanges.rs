@@ -73,7 +73,7 @@ impl Exchange {
             log: response.log,
             status: response.status,
             body_bytes: if self.to_head { 0 } else { response.body.len() },
-            outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
+            outcome: response.outcome.name(),
             started_ns: self.started_ns,
             user: response.user.as_deref(),
             site: response.site.as_deref(),
@@ -435,7 +435,8 @@ impl Exchanges {
 pub(crate) fn count_answer<H: Handler>(worker: &Worker<H>, response: &Response) {
     worker.counters.requests.add(1);
     worker.counters.add_status(response.status);
-    if let Some(outcome) = worker.counters.outcomes.get(usize::from(response.outcome)) {
-        outcome.add(1);
+    let index = response.outcome.index_in(H::OUTCOMES);
+    if let Some(count) = index.and_then(|index| worker.counters.outcomes.get(index)) {
+        count.add(1);
     }
 }

@@ -43,7 +43,7 @@ impl Outlined {
         Self {
             log: response.log,
             status: response.status,
-            outcome: H::OUTCOMES.get(usize::from(response.outcome)).copied().unwrap_or("-"),
+            outcome: response.outcome.name(),
             user: response.user.clone(),
             site: response.site.clone(),
             cache: response.cache,

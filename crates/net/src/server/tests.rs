@@ -23,6 +23,7 @@ use flatout_http::access::LogSettings;
 use flatout_http::limits::Limits;
 use flatout_http::target::Target;
 use flatout_http::timeouts::Timeouts;
+use flatout_reason::Table;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -152,6 +153,12 @@ impl ContentSource for Echo {
     }
 }
 
+flatout_reason::reasons! {
+    /// The outcome of every response.
+    pub enum Played { name, text, }
+    Made, "made", "The player responded.";
+}
+
 /// Answers by path.
 #[derive(Clone, Default)]
 pub(crate) struct Player {
@@ -161,7 +168,7 @@ pub(crate) struct Player {
 pub(crate) fn text(text: impl Into<Vec<u8>>) -> Response {
     let text: Vec<u8> = text.into();
     let length = text.len().to_string();
-    Response::new(200, Head::new(200, &[("Content-Length", &length)]), Body::Bytes(text.into()), 0)
+    Response::new(200, Head::new(200, &[("Content-Length", &length)]), Body::Bytes(text.into()), Played::Made)
 }
 
 /// A file of `bytes` times `f`, which nobody can name.
@@ -181,7 +188,10 @@ impl Player {
         let script = Script { acts: acts.into_iter().collect(), until: None, seen: Arc::clone(&self.seen) };
         let length_text = length.map(|length| length.to_string());
         let fields: Vec<_> = length_text.iter().map(|length| ("Content-Length", length.as_str())).collect();
-        Response { cache: Some("miss"), ..Response::new(200, Head::new(200, &fields), streamed(script, length), 0) }
+        Response {
+            cache: Some("miss"),
+            ..Response::new(200, Head::new(200, &fields), streamed(script, length), Played::Made)
+        }
     }
 
     fn answer(&self, path: &[u8]) -> Option<Response> {
@@ -211,7 +221,7 @@ impl Player {
             ),
             b"/own" => {
                 let own = FileBody { file: file(50_000, true), offset: 10, bytes: 49_990 };
-                Response::new(200, Head::new(200, &[("Content-Length", "49990")]), Body::File(own), 0)
+                Response::new(200, Head::new(200, &[("Content-Length", "49990")]), Body::File(own), Played::Made)
             }
             b"/slow" => self.stream(None, [give("begun"), Stall]),
             b"/flood" => self.stream(None, [Flood(256 * 1024 * 1024)]),
@@ -272,11 +282,11 @@ fn tunnel() -> Response {
         })
     };
     let head = Head::new(101, &[("Connection", "Upgrade"), ("Upgrade", "echo")]);
-    Response::new(101, head, Body::Tunnel(TunnelStart::new(begin)), 0)
+    Response::new(101, head, Body::Tunnel(TunnelStart::new(begin)), Played::Made)
 }
 
 impl Handler for Player {
-    const OUTCOMES: &'static [&'static str] = &["made"];
+    const OUTCOMES: &'static [&'static Table] = &[Played::TABLE];
 
     fn handle(&self, request: &Request<'_>, _now: Now) -> Reply {
         let Target::Resource { path, .. } = request.head.target else { return text("none").into() };
@@ -313,7 +323,7 @@ impl Handler for Player {
                     }),
                     b"/echo" => Reply::later(async move {
                         let body = streamed(Echo(content, Arc::clone(&player.seen)), None);
-                        Response::new(200, Head::new(200, &[]), body, 0)
+                        Response::new(200, Head::new(200, &[]), body, Played::Made)
                     }),
                     // Answers after the first piece, and drops the rest.
                     b"/early" => Reply::later(async move {

@@ -19,15 +19,16 @@ mod part;
 use crate::esi::compose::ComposedPiece;
 use crate::esi::{Composition, EsiLimits, parse};
 use crate::lookup;
-use crate::outcome::{ForwardOutcome, Outcome};
+use crate::outcome::ForwardOutcome;
 use crate::pass;
 use crate::query::{EsiSource, Query};
-use crate::worker::{ProxyWorker, Refused};
+use crate::worker::ProxyWorker;
 use content::{Had, has_all, read_page};
 use flatout_cache::decision::Intake;
 use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_net::origin::OriginFailure;
 use flatout_net::response::{Body, Head, Response, Segment};
+use flatout_net::routed::Refusal;
 use flatout_net::shared::SharedBytes;
 use std::cell::Cell;
 use std::pin::Pin;
@@ -91,7 +92,7 @@ impl Tally {
 }
 
 /// Future of a response.
-type Answering = Pin<Box<dyn Future<Output = Result<Response, Refused>>>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>>>>;
 
 /// Serves `query`, which may yield a template.
 pub(crate) fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake) -> Answering {
@@ -108,12 +109,12 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
         match query.template.take() {
             None => Ok(response),
             Some(EsiSource::Encoded) => {
-                response.outcome = Outcome::forward(ForwardOutcome::EsiEncoded).index();
+                response.outcome = ForwardOutcome::EsiEncoded.into();
                 Ok(response)
             }
             Some(EsiSource::Page(lines)) => {
                 // Cache result of the page itself, for the log.
-                response.cache = response.cache.or(Outcome::NAMES.get(usize::from(response.outcome)).copied());
+                response.cache = response.cache.or(Some(response.outcome.name()));
                 put_together(&worker, &query, &lines, response, (&tally, level)).await
             }
         }
@@ -127,7 +128,7 @@ async fn put_together(
     lines: &[u8],
     mut response: Response,
     (tally, level): (&Rc<Tally>, usize),
-) -> Result<Response, Refused> {
+) -> Result<Response, Refusal> {
     if says_no_store(each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"))) {
         tally.no_store.set(true);
     }
@@ -148,12 +149,12 @@ async fn put_together(
             return Ok(with_head(query, lines, response, length, tally));
         }
         Err(_) => {
-            let outcome = Outcome::origin(OriginFailure::CutBody);
-            return Err(Refused { outcome, ..Refused::forward(ForwardOutcome::EsiFragmentFailed) });
+            let outcome = OriginFailure::CutBody.into();
+            return Err(Refusal { outcome, ..Refusal::from(ForwardOutcome::EsiFragmentFailed) });
         }
     };
     if !tally.take(page.len() as u64) {
-        return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed));
+        return Err(Refusal::from(ForwardOutcome::EsiFragmentFailed));
     }
     let parsed = parse(&page, &LIMITS);
     if parsed.error.is_some() {
@@ -178,11 +179,11 @@ async fn put_together(
                 None => break,
                 Some(Ok((slot, part))) => composition.provide(slot, part),
                 // A task failed unexpectedly, so the state of the round is unknown.
-                Some(Err(_)) => return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed)),
+                Some(Err(_)) => return Err(Refusal::from(ForwardOutcome::EsiFragmentFailed)),
             }
         }
     }
-    let Some(composed) = composition.finish() else { return Err(Refused::forward(ForwardOutcome::EsiFragmentFailed)) };
+    let Some(composed) = composition.finish() else { return Err(Refusal::from(ForwardOutcome::EsiFragmentFailed)) };
     if composed.missing > 0 {
         tally.missing.set(true);
     }
@@ -250,6 +251,6 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
     if let Some(length) = length {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut changed);
     }
-    let outcome = Outcome::forward(tally.outcome()).index();
+    let outcome = tally.outcome().into();
     Response { head: Head::from_lines(response.status, &changed), outcome, ..response }
 }

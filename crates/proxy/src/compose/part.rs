@@ -3,13 +3,12 @@
 use crate::esi::{Base, resolve};
 use crate::query::{Query, locator};
 use crate::store::ObjectKey;
-use crate::worker::{Asking, Changes, ProxyWorker, make_ask};
+use crate::worker::{ProxyWorker, make_ask};
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
-use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::Request;
 use std::cell::RefCell;
@@ -46,7 +45,6 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         Some((path, query)) => (path.as_bytes(), Some(query.as_bytes())),
         None => (target.as_bytes(), None),
     };
-    let no_changes = Rc::from([]);
     let ask = page.ask.request.with(|request| {
         let is_kept = |name: &str| !LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out));
         let fields: Vec<Header<'_>> = request
@@ -72,16 +70,14 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         };
         let offers = Offers::new();
         let request = Request { head: &head, offers: &offers, ..*request };
-        let changes = Changes { id: u32::MAX, fields: &no_changes };
-        let asking = Asking { request: &request, path, query, changes, now: Now::read() };
-        make_ask(&page.step, Some(&page.cache), &asking)
+        make_ask(&page.step, Some(&page.cache), &request, (path, query))
     });
     let mut part = Query {
         ask,
         step: page.step.clone(),
         cache: page.cache.clone(),
         key: page.key.clone(),
-        changes: Rc::clone(&no_changes),
+        changes: Rc::default(),
         changes_id: u32::MAX,
         shows_status: false,
         names_visitor: false,

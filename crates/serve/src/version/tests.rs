@@ -1,12 +1,12 @@
 use super::{FileMetadata, Loading, MEMORY_BYTES_MAX, Version};
-use crate::outcome::Outcome;
-use crate::policy::HeaderPolicy;
+use crate::outcome::FileOutcome;
 use crate::rules::FileRules;
 use crate::services::Services;
 use flatout_config::model::Files;
 use flatout_net::response::Body;
 use flatout_net::root::Named;
 use flatout_net::root::Root;
+use flatout_net::routed::HeaderPolicy;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,8 +19,8 @@ pub(crate) fn temporary_folder(name: &str) -> PathBuf {
 }
 
 /// Loads `name` as a step with plain settings would, at `unix_ns`.
-fn load(root: &Root, name: &[u8], unix_ns: i128) -> Result<Version, Outcome> {
-    let Named::File(identity) = root.identify(name)? else { return Err(Outcome::NotAFile) };
+fn load(root: &Root, name: &[u8], unix_ns: i128) -> Result<Version, FileOutcome> {
+    let Named::File(identity) = root.identify(name)? else { return Err(FileOutcome::NotAFile) };
     let (rules, policy) = (FileRules::new(&Files::default(), 1 << 20), std::rc::Rc::new(HeaderPolicy::default()));
     let services = Services::default();
     let loading = Loading { root, rules: &rules, policy: &policy, services: &services, unix_ns };
@@ -46,7 +46,7 @@ fn small_files_are_held_and_large_ones_opened() {
     assert!(matches!(empty.plain.body(0, 0), Body::Empty));
     let large = load(&root, b"large.bin", now_ns()).unwrap();
     assert!(large.plain.holds_descriptor() && matches!(large.plain.body(0, 5), Body::File(_)));
-    assert_eq!(load(&root, b"none", now_ns()).err(), Some(Outcome::NotFound));
+    assert_eq!(load(&root, b"none", now_ns()).err(), Some(FileOutcome::NotFound));
     fs::remove_dir_all(folder).unwrap();
 }
 

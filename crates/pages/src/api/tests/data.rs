@@ -2,10 +2,9 @@
 
 use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
-use crate::asking::Refused;
 use crate::open::database_limits;
-use crate::outcome::Outcome;
 use flatout_data::{Database, Limits};
+use flatout_net::routed::Refusal;
 
 #[test]
 fn values_among_workers() {
@@ -149,7 +148,7 @@ fn a_saturated_database_is_told_apart() {
         let answered = site.run(&Ask::default(), code);
         assert_eq!(answered.refusal, Some(PageRefusal::DatabaseBusy), "{code}: {answered:?}");
         assert!(answered.error.unwrap().contains("Too many statements wait"), "{code}");
-        let refused = Refused::new(Outcome::refusal(answered.refusal.unwrap()));
+        let refused = Refusal::from(answered.refusal.unwrap());
         assert_eq!(refused.status, 503);
         assert!(refused.fields.contains(&("Retry-After", "1".to_owned())), "{refused:?}");
         let caught = site.run(&Ask::default(), &format!("__r(tostring(pcall(function() {code} end)))"));
