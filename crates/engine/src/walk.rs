@@ -10,6 +10,7 @@ mod pages;
 mod php;
 pub(crate) mod readings;
 mod rewrite;
+mod seal;
 pub(crate) mod trace;
 
 use crate::answer::{ALLOW, no_content, redirect};
@@ -26,17 +27,15 @@ use flatout_http::target::Target;
 use flatout_net::clock::Now;
 use flatout_net::handler::{LaterResponse, Reply, Request};
 use flatout_net::response::Response;
-use flatout_net::routed::{Handling, HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
+use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::outcome::FileOutcome;
 use pages::Pages;
 use readings::Reading;
+use seal::{Seal, SealedResponse};
 use std::borrow::Cow;
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 pub(crate) use trace::{Effect, Silent, Trace};
 
 /// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
@@ -546,60 +545,6 @@ impl<'w, T: Trace> Walk<'w, T> {
                 .copied()
                 .collect(),
         }
-    }
-}
-
-/// Additions to a response that concern the whole request.
-#[derive(Debug, Default)]
-struct Seal {
-    log: u8,
-    site: Option<Rc<str>>,
-    user: Option<Rc<str>>,
-    links: Option<Rc<Vec<String>>>,
-    /// Field lines, each with CR LF.
-    lines: Vec<u8>,
-}
-
-impl Seal {
-    fn put_on(self, mut response: Response) -> Response {
-        response.log = self.log;
-        response.site = self.site;
-        response.user = self.user;
-        if !self.lines.is_empty() {
-            response.extra = Some([response.extra_lines(), &self.lines].concat().into());
-        }
-        // Only successful responses load further resources.
-        if (200..300).contains(&response.status) {
-            response.early_links = self.links;
-        }
-        response
-    }
-
-    /// The same, after a later walk may have determined the user and the page's resources.
-    fn put_on_later(mut self, response: Response) -> Response {
-        self.user = response.user.clone().or(self.user);
-        self.links = response.early_links.clone().or(self.links);
-        self.put_on(response)
-    }
-}
-
-/// A handler's response in progress, and the additions to it.
-struct SealedResponse {
-    pending: PendingResponse,
-    pages: Pages,
-    seal: Seal,
-}
-
-impl Future for SealedResponse {
-    type Output = Response;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response> {
-        let sealed = self.get_mut();
-        let response = match ready!(sealed.pending.as_mut().poll(context)) {
-            Ok(response) => response,
-            Err(refusal) => sealed.pages.fail(&refusal),
-        };
-        Poll::Ready(std::mem::take(&mut sealed.seal).put_on_later(response))
     }
 }
 

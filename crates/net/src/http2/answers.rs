@@ -71,7 +71,7 @@ impl<H: Handler> Http2Task<H> {
                     (Reply::Later(later), Some(Box::new(intake)))
                 }
                 (Reply::Now(response), _) if whole && !matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) => {
-                    worker.stage(peer, logged, || log_answer::<H>(&response, &exchange));
+                    worker.stage(peer, logged, || log_answer(&response, &exchange));
                     self.answer(respond, response, exchange.to_head, None, context);
                     return;
                 }
@@ -194,7 +194,7 @@ impl<H: Handler> Http2Task<H> {
             Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
             body => response.body = body,
         }
-        self.worker.stage_described(exchange.description.as_ref(), || log_answer::<H>(&response, &exchange));
+        self.worker.stage_described(exchange.description.as_ref(), || log_answer(&response, &exchange));
         self.answer(respond, response, exchange.to_head, rest.map(UnreadContent::into_content), context);
     }
 
@@ -210,7 +210,7 @@ impl<H: Handler> Http2Task<H> {
     ) {
         let worker = Rc::clone(&self.worker);
         count_answer(&worker, response);
-        let outlined = Outlined::new::<H>(response);
+        let outlined = Outlined::new(response);
         let Ok(stream) = respond.send_response(head_of(response, worker.http2_date()), false) else {
             worker.counters.http2_streams_cut.add(1);
             worker.stage_described(exchange.description.as_ref(), || outlined.answer(0, exchange.started_ns));
@@ -374,7 +374,7 @@ fn send_continue(respond: &mut SendResponse<SendBody>) {
 }
 
 /// The logged data of `response`.
-fn log_answer<'a, H: Handler>(response: &'a Response, exchange: &Http2Exchange) -> LoggedResponse<'a> {
+fn log_answer<'a>(response: &'a Response, exchange: &Http2Exchange) -> LoggedResponse<'a> {
     LoggedResponse {
         log: response.log,
         status: response.status,

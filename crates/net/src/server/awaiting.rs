@@ -97,7 +97,7 @@ impl Exchanges {
         };
         turn.head_at = Some(turn.output.len());
         let ends = self.begin_answer(turn, response, exchange, close, line);
-        let outlined = Outlined::new::<H>(response);
+        let outlined = Outlined::new(response);
         self.streaming = Some(Box::new(Streaming::new(source, frame, request, outlined, ends)));
     }
 }

@@ -68,7 +68,7 @@ impl Described {
 
 impl Exchange {
     /// The logged data of `response` to this request.
-    pub(super) fn log_answer<'a, H: Handler>(&self, response: &'a Response) -> LoggedResponse<'a> {
+    pub(super) fn log_answer<'a>(&self, response: &'a Response) -> LoggedResponse<'a> {
         LoggedResponse {
             log: response.log,
             status: response.status,
@@ -343,7 +343,7 @@ impl Exchanges {
             self.answer_described(turn, response, request, close);
             return;
         }
-        turn.worker.stage(self.peer(), Logged::Head(head), || exchange.log_answer::<H>(&response));
+        turn.worker.stage(self.peer(), Logged::Head(head), || exchange.log_answer(&response));
         self.answer(turn, response, exchange, close);
     }
 
@@ -366,7 +366,7 @@ impl Exchanges {
             Body::Tunnel(_) => response = refuse_tunnel(&turn.worker.handler, &response),
             body => response.body = body,
         }
-        turn.worker.stage_described(request.description.as_ref(), || exchange.log_answer::<H>(&response));
+        turn.worker.stage_described(request.description.as_ref(), || exchange.log_answer(&response));
         self.answer(turn, response, exchange, close);
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Outlined {
 }
 
 impl Outlined {
-    pub(crate) fn new<H: Handler>(response: &Response) -> Self {
+    pub(crate) fn new(response: &Response) -> Self {
         Self {
             log: response.log,
             status: response.status,

@@ -53,7 +53,7 @@ impl Exchanges {
         response.head.append_to(turn.output, &turn.worker.clock.date(), response.extra_lines(), None);
         count_answer(turn.worker, response);
         self.machine.advance(ConnectionEvent::ResponseEndsLast);
-        self.tunnel = Some(Box::new(Tunnelled { start, request, outlined: Outlined::new::<H>(response) }));
+        self.tunnel = Some(Box::new(Tunnelled { start, request, outlined: Outlined::new(response) }));
     }
 
     /// Returns whether a tunnel follows the output.
