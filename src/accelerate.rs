@@ -3,7 +3,7 @@
 use crate::flags::ServerArgs;
 use clap::Args;
 use flatout_config::model::{Admin, CacheSettings, Config, Handler, Origin, Proxy, StepKind, StoreBudget};
-use flatout_config::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory, parse_origin, show_origin};
+use flatout_config::{MEMORY_OBJECTS, disks_fault, parse_disk, parse_memory, parse_origin, show_origin};
 use flatout_daemon::Failure;
 use flatout_daemon::here::leads_to;
 use std::path::PathBuf;
@@ -31,8 +31,8 @@ pub(crate) struct AccelerateArgs {
     memory: Option<u64>,
 
     /// Maximum number of responses stored in memory
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(HOT_OBJECTS))]
-    hot_objects: u64,
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(MEMORY_OBJECTS))]
+    memory_objects: u64,
 
     /// Also store up to SIZE of responses in the folder DIR, such as /var/cache/flatout=50GiB; may be repeated
     ///
@@ -41,7 +41,7 @@ pub(crate) struct AccelerateArgs {
     disk: Vec<(PathBuf, u64)>,
 
     /// Disable the cache: forward every request
-    #[arg(long, conflicts_with_all = ["memory", "hot_objects", "disk"])]
+    #[arg(long, conflicts_with_all = ["memory", "memory_objects", "disk"])]
     no_cache: bool,
 
     /// Unix socket for `flatout status`, `purge`, `reload` and `upgrade`; `off` disables it
@@ -90,7 +90,7 @@ fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
     };
     let store = StoreBudget {
         memory_bytes_max: arguments.memory,
-        hot_objects_max: arguments.hot_objects,
+        memory_objects_max: arguments.memory_objects,
         disks: arguments.disk.clone(),
     };
     Ok(Config { admin, store, ..config })

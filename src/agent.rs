@@ -47,8 +47,8 @@ const WORDS_BYTES_MAX: usize = 2_000;
     after_help = "\
 Examples:
   flatout agent init lab/                       create the certificates once; copy the folder to every machine
-  flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --trust lab/    on the controller
-  flatout agent --join controller:7000 --trust lab/                              on three others
+  flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --certs lab/    on the controller
+  flatout agent --join controller:7000 --certs lab/                              on three others
 
 An agent exits after one run. The controller and its agents must have the same version of flatout.
 
@@ -65,7 +65,7 @@ pub(crate) struct AgentArgs {
     join: Option<String>,
     /// Folder with the certificates from `flatout agent init`
     #[arg(long, value_name = "DIR", required = true)]
-    trust: Option<PathBuf>,
+    certs: Option<PathBuf>,
     /// Name of this agent in the report [default: the hostname]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -86,10 +86,10 @@ enum AgentCommand {
 
 /// Runs the verb.
 pub(crate) fn run(args: &AgentArgs) -> ExitCode {
-    let ended = match (&args.command, &args.join, &args.trust) {
+    let ended = match (&args.command, &args.join, &args.certs) {
         (Some(AgentCommand::Init { folder }), ..) => init(folder),
         (None, Some(controller), Some(trust)) => join(args, controller, trust),
-        _ => return complain("give --join HOST:PORT and --trust DIR", USAGE),
+        _ => return complain("give --join HOST:PORT and --certs DIR", USAGE),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -62,7 +62,7 @@ pub(crate) fn run(args: BenchArgs) -> ExitCode {
     }
     let outputs = Outputs::of(&args.output);
     let is_strict = args.question.strict;
-    let agents = args.agents.agents.zip(args.agents.listen).zip(args.agents.trust.clone());
+    let agents = args.agents.agents.zip(args.agents.listen).zip(args.agents.certs.clone());
     let planned = plan::plan(args).and_then(|run| outputs.check().map(|()| run));
     let run = match planned {
         Ok(run) => run,

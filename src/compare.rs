@@ -24,7 +24,7 @@ Examples:
   flatout compare a1.json b1.json a2.json b2.json a3.json b3.json a4.json b4.json a5.json b5.json
                                                    five pairs, compared by run
 
-`flatout bench --vs` interleaves both measurements, which is more reliable than comparing runs from different times. A \
+`flatout bench --compare` interleaves both measurements, which is more reliable than comparing runs from different times. A \
 figure that does not hold in both results is not compared.
 
 Exit codes:

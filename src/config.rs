@@ -62,7 +62,7 @@ pub(crate) struct ValidateArgs {
     config: Option<PathBuf>,
     /// Skip the checks of this machine, for CI
     #[arg(long)]
-    no_here: bool,
+    no_machine_checks: bool,
     /// Print the result as JSON to standard output
     #[arg(long)]
     json: bool,
@@ -179,7 +179,7 @@ pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
     };
     match load(&path, &Disk) {
         Ok(config) => {
-            let faults = if arguments.no_here { Vec::new() } else { check_here(&config) };
+            let faults = if arguments.no_machine_checks { Vec::new() } else { check_here(&config) };
             if arguments.json {
                 let mut result = Diagnostics::default().to_json();
                 result["valid"] = faults.is_empty().into();

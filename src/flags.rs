@@ -2,7 +2,7 @@
 
 use clap::Args;
 use flatout_config::model::{Certificate, Config, Listener, Log, Place, Protocol, Site, Step, StepKind};
-use flatout_config::{RECHECK_MS_DEFAULT, Style, parse_addresses, to_kdl};
+use flatout_config::{FILE_CHECK_INTERVAL_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{ConfigSource, Failure, Options};
 use flatout_http::access::{LogDestination, LogFormat, LogSettings};
 use flatout_http::timeouts::Timeouts;
@@ -158,7 +158,7 @@ impl ServerArgs {
             hosts: vec!["*".to_owned()],
             listeners: (0..listeners.len()).collect(),
             certificate: self.certificate(),
-            recheck_ms: RECHECK_MS_DEFAULT,
+            file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT,
             log: log.is_some().then_some(0),
             block: steps.into_iter().map(|kind| Step { place: Place::default(), kind }).collect(),
             ..Site::default()

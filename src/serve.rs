@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
 
     /// Revalidate cached file metadata at most this often
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
-    recheck: u64,
+    file_check_interval: u64,
 
     /// Watch the folder with inotify instead of polling
     #[arg(long)]
@@ -104,7 +104,7 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     let mut config = arguments.server.config(steps)?;
     arguments.server.show_requests(&mut config);
     for site in &mut config.sites {
-        (site.recheck_ms, site.watch) = (arguments.recheck, arguments.watch);
+        (site.file_check_interval_ms, site.watch) = (arguments.file_check_interval, arguments.watch);
     }
     let admin = match &arguments.admin {
         None => found_admin().map_or(Admin::Off, |(_, path)| Admin::Path(path)),

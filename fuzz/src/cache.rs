@@ -105,7 +105,7 @@ fn request<'a>(method: &'a str, fields: Fields<'a>) -> CacheRequest<'a> {
 }
 
 fn check_exchange(request: &CacheRequest<'_>, fields: Fields<'_>, status: u16) {
-    let rules = Rules { stale_if_error_s: 9, uneven_parts: status == 206, ..Rules::default() };
+    let rules = Rules { stale_if_error_s: 9, mismatched_ranges: status == 206, ..Rules::default() };
     let (request_time_s, ending) = (NOW_S - 1, Ending::Length(5));
     let response =
         OriginResponse { status, fields, request_time_s, response_time_s: NOW_S, ending, is_stretch: status == 206 };

@@ -16,12 +16,12 @@ use std::time::Duration;
     client itself counts as response time.\n\nExamples:\n  \
     flatout bench http://127.0.0.1:8080/                               64 connections for 10 seconds\n  \
     flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  2,000 requests/s from independent visitors\n  \
-    flatout bench URL --rate 100..1100:100 --per connection            one level after another, one connection per arrival\n  \
+    flatout bench URL --rate 100..1100:100 --arrival-unit connection   one level after another, one connection per arrival\n  \
     flatout bench URL -c 1..512:x2                                     how throughput grows with connections\n  \
     flatout bench URL --find-knee 'p99<50ms'                           the highest rate with a p99 below 50 ms\n  \
     flatout bench URL --overload --rate 5000                           behavior beyond 5,000 requests/s\n  \
-    flatout bench URL --vs URL2                                        which of two servers is faster\n  \
-    flatout bench URL --filelist filelist.standard --per connection    WebStone's mix, one connection per request\n  \
+    flatout bench URL --compare URL2                                   which of two servers is faster\n  \
+    flatout bench URL --filelist filelist.standard --close             WebStone's mix, one connection per request\n  \
     flatout bench URL --replay access.log,x10                          an access log, ten times as fast\n\n\
     Exit codes:\n  \
     0  no request failed, and at least one figure holds; the report names the others\n  \
@@ -53,7 +53,7 @@ pub(crate) struct BenchArgs {
 pub(crate) struct LoadArgs {
     /// Number of concurrent connections, or levels such as 1..512:x2 [default: 64; with --rate: 256]
     ///
-    /// If each arrival opens its own connection (--per, --calls, --close), the default with --rate is 1000.
+    /// If each arrival opens its own connection (--arrival-unit, --calls, --close), the default with --rate is 1000.
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
     /// Duration of the load, such as 500ms, 10s or 2m [default: 10s, or the length of --arrivals steps]
@@ -72,8 +72,8 @@ pub(crate) struct LoadArgs {
     pub(super) arrivals: Option<String>,
     /// Unit of arrival: request, connection (--calls requests) or session (--session-length requests)
     #[arg(long, value_name = "WHAT", value_parser = ["request", "connection", "session"])]
-    pub(super) per: Option<String>,
-    /// Number of requests per connection, one after another; implies --per connection
+    pub(super) arrival_unit: Option<String>,
+    /// Number of requests per connection, one after another; implies --arrival-unit connection
     #[arg(long, value_name = "N")]
     pub(super) calls: Option<u32>,
     /// Number of requests per session: N, uniform:5..15, exp:5 or 30%:1,70%:uniform:5..15 [default: 5]
@@ -81,11 +81,11 @@ pub(crate) struct LoadArgs {
     pub(super) session_length: Option<String>,
     /// Time between a response and the next request: 20ms, exp:20ms or uniform:1s..3s [default: 0s]
     #[arg(long, value_name = "TIME|DIST")]
-    pub(super) think: Option<String>,
+    pub(super) think_time: Option<String>,
     /// Number of requests to pipeline on a connection before the first response [default: 1]
     #[arg(long, visible_alias = "pipeline", value_name = "N")]
     pub(super) burst: Option<u32>,
-    /// Open a new connection for each request; short for --per connection
+    /// Open a new connection for each request; short for --arrival-unit connection
     #[arg(long)]
     pub(super) close: bool,
     /// Discard a warm-up phase: none, a duration, or auto (until the figures are steady) [default: none]
@@ -93,7 +93,7 @@ pub(crate) struct LoadArgs {
     pub(super) warm_up: Option<String>,
     /// Stop when the mean response time is known to within this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "requests")]
-    pub(super) until_tight: Option<String>,
+    pub(super) precision: Option<String>,
     /// Seed of the random number generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -105,7 +105,7 @@ pub(crate) struct LoadArgs {
     pub(super) timeout: Duration,
     /// Rotate through this many source addresses of 127.0.0.0/8
     #[arg(long, value_name = "N")]
-    pub(super) sources: Option<u32>,
+    pub(super) source_addresses: Option<u32>,
 }
 
 /// The requests, and how they are sent.
@@ -182,12 +182,12 @@ pub(crate) struct QuestionArgs {
     pub(super) overload: bool,
     /// With --overload: responses later than this do not count as goodput
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "overload")]
-    pub(super) in_time: Duration,
+    pub(super) deadline: Duration,
     /// Compare with another URL: interleave both, after an A/A baseline
     ///
     /// Takes about four times --duration.
     #[arg(long, value_name = "URL2", group = "question_kind", conflicts_with = "agents")]
-    pub(super) vs: Option<String>,
+    pub(super) compare: Option<String>,
     /// Also measure the machine's limit, and report how close the run came to it
     #[arg(long, conflicts_with = "agents")]
     pub(super) limit: bool,
@@ -237,14 +237,14 @@ pub(crate) struct OutputArgs {
 #[command(next_help_heading = "Agents")]
 pub(crate) struct AgentsArgs {
     /// Wait for this many agents, and let them generate the load together
-    #[arg(long, value_name = "N", requires_all = ["listen", "trust"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires_all = ["listen", "certs"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) agents: Option<u32>,
     /// Address to listen on for agents, such as 0.0.0.0:7000
     #[arg(long, value_name = "ADDRESS", requires = "agents")]
     pub(super) listen: Option<SocketAddr>,
     /// Folder with the certificates from `flatout agent init`
     #[arg(long, value_name = "DIR", requires = "agents")]
-    pub(super) trust: Option<PathBuf>,
+    pub(super) certs: Option<PathBuf>,
     /// For agents: which share of the plan to run, as I/N
     #[arg(long, hide = true, value_name = "I/N", value_parser = parse_share_of)]
     pub(super) share: Option<(u32, u32)>,

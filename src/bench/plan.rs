@@ -78,7 +78,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     } else if question.overload {
         load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
     }
-    if let Some(url) = &question.vs {
+    if let Some(url) = &question.compare {
         Url::parse(url).map_err(text)?;
     }
     // A replay has the times of its log, which is a file.
@@ -116,7 +116,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         content: content(request.body.as_deref())?,
         fields: request.header.clone(),
         speech: speech(&request),
-        sources: load.sources,
+        sources: load.source_addresses,
         digest_share: request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?,
         with_limit: question.limit,
         overload: question.overload,
@@ -155,10 +155,10 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
         return Ok(BenchGoal::Overload(OverloadPlan {
             peak_per_s: rate,
             level_ns,
-            in_time_ns: nanoseconds(asked.in_time),
+            in_time_ns: nanoseconds(asked.deadline),
         }));
     }
-    if let Some(url) = &asked.vs {
+    if let Some(url) = &asked.compare {
         let url = Url::parse(url).map_err(text)?;
         resolve(&url).map_err(text)?;
         let work = match &ask.work {
@@ -193,7 +193,7 @@ fn plans(
         kind: Loop::Closed,
         visit: visit(load, work)?,
         burst: load.burst.unwrap_or(1),
-        think_ns: load.think.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
+        think_ns: load.think_time.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
         warm_up: warm_up(load.warm_up.as_deref())?,
         stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),
@@ -286,7 +286,7 @@ fn connections_of(level: f64, streams: u32) -> Result<u32, String> {
 
 fn visit(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
     let calls = load.calls.unwrap_or(1);
-    match load.per.as_deref() {
+    match load.arrival_unit.as_deref() {
         Some("session") => session(load, work),
         Some("connection") => Ok(Visit::Connection { calls }),
         None if load.session_length.is_some() => session(load, work),
@@ -303,7 +303,7 @@ fn session(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
 
 /// Steps that nothing else is said of last as long as all of them.
 fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
-    if load.rate.is_some() || load.duration.is_some() || load.requests.is_some() || load.until_tight.is_some() {
+    if load.rate.is_some() || load.duration.is_some() || load.requests.is_some() || load.precision.is_some() {
         return None;
     }
     let duration_ns = arrivals.levels.iter().map(|level| level.duration_ns).fold(0, u64::saturating_add);
@@ -311,7 +311,7 @@ fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
 }
 
 fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {
-    if let Some(percent) = &load.until_tight {
+    if let Some(percent) = &load.precision {
         let share = parse_percent(percent)?;
         let duration_ns_max = nanoseconds(load.duration.unwrap_or(TIGHT_WAIT_MAX));
         return Ok(Stop::Tight { share, duration_ns_max });

@@ -1,12 +1,12 @@
-//! Flags that make no sense together: said before anything is sent, with what to do instead.
+//! Conflicting flags: reported before anything is sent, with an alternative.
 //!
-//! A flag is never taken and then left aside. What only two flags of one group exclude is said to clap in
-//! [`super::flags`]; what needs a look at values is here.
+//! No flag is accepted and then ignored. Conflicts between two flags of one group are declared for clap in
+//! [`super::flags`]; those that depend on values are here.
 
 use super::flags::{BenchArgs, LoadArgs, OutputArgs, QuestionArgs, RequestArgs};
 use flatout_http::url::Url;
 
-/// Says what is wrong with a command line whose every flag is right by itself.
+/// Finds the first conflict in a command line whose flags are valid on their own.
 pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {
     let BenchArgs { load, request, question, output, .. } = args;
     let rules = [
@@ -42,82 +42,85 @@ pub(super) fn is_open(load: &LoadArgs, request: &RequestArgs, question: &Questio
 }
 
 fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
-    let (knee, overload, versus) = (question.find_knee.is_some(), question.overload, question.vs.is_some());
+    let (knee, overload, versus) = (question.find_knee.is_some(), question.overload, question.compare.is_some());
     let name = match (knee, overload, versus) {
         (true, ..) => "--find-knee",
         (_, true, _) => "--overload",
-        (.., true) => "--vs",
+        (.., true) => "--compare",
         _ => return Vec::new(),
     };
     let finds_rates = knee || overload;
     let (rate, replays) = (load.rate.as_deref(), request.replay.is_some());
     vec![
-        (load.requests.is_some(), format!("{name} goes by time: give --duration in place of --requests")),
-        (load.until_tight.is_some(), format!("{name} has a time of its own for each level: leave out --until-tight")),
-        (is_sweep(load.connections.as_deref()), format!("{name} holds one number of connections: give -c N")),
+        (load.requests.is_some(), format!("{name} needs a duration: use --duration instead of --requests")),
+        (load.precision.is_some(), format!("{name} sets the duration of each level itself: leave out --precision")),
+        (is_sweep(load.connections.as_deref()), format!("{name} needs one number of connections: give -c N")),
         (
             knee && rate.is_some_and(|rate| rate.contains(':')),
-            "--find-knee finds its own way between the bounds: give --rate A..B without a step".to_owned(),
+            "--find-knee chooses the rates between the bounds: give --rate A..B without a step".to_owned(),
         ),
         (
             overload && is_sweep(rate),
-            "--overload goes from half of one rate to a multiple of it: give --rate PEAK".to_owned(),
+            "--overload chooses the rates around one peak: give --rate PEAK".to_owned(),
         ),
-        (versus && is_sweep(rate), "--vs compares at one rate: give --rate N".to_owned()),
+        (versus && is_sweep(rate), "--compare compares at one rate: give --rate N".to_owned()),
         (
             finds_rates && replays,
-            format!("a replay has times of its own, and {name} sets the rate: give the URLs of the log by --urls"),
+            format!("a replay follows the times of its log, but {name} sets the rate: give the URLs of the log with --urls"),
         ),
         (
             versus && (replays || has_steps(load)),
-            "--vs alternates between both URLs, and a replay or steps would restart each time: give one --rate, or none".to_owned(),
+            "--compare alternates between both URLs, and a replay or steps would restart each time: give one --rate, or none".to_owned(),
         ),
         (
             versus && (question.server_log.is_some() || question.server_metrics.is_some()),
-            "--vs is between two servers, and the books are of one: bench each alone for its books".to_owned(),
+            "--compare measures two servers, but the log or metrics belong to one: to compare counts, run a bench of each server".to_owned(),
         ),
-        (question.limit, format!("--limit is measured beside a plain run: bench once with it, and once with {name}")),
+        (question.limit, format!("--limit needs a plain run: run one bench with --limit and another with {name}")),
     ]
 }
 
 fn of_visits(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) -> Vec<Rule> {
     let (calls, close, length) = (load.calls.is_some(), load.close, load.session_length.is_some());
-    let per = load.per.as_deref();
+    let per = load.arrival_unit.as_deref();
     let is_session = per == Some("session") || per.is_none() && length;
     let connects = is_session || per == Some("connection") || calls || close;
     let asks_once = !is_session && load.calls.unwrap_or(1) == 1;
     let is_open = is_open(load, request, question);
     let rule = |is_broken: bool, text: &str| (is_broken, text.to_owned());
     vec![
-        rule(calls && per == Some("request"), "--calls is for --per connection"),
-        rule(close && per == Some("request"), "--close is short for --per connection, and not for --per request"),
+        rule(calls && per == Some("request"), "--calls is for --arrival-unit connection"),
+        rule(
+            close && per == Some("request"),
+            "--close is short for --arrival-unit connection and conflicts with --arrival-unit request",
+        ),
         rule(
             length && matches!(per, Some("request" | "connection")),
-            "--session-length is for --per session; the requests of a connection are its --calls",
+            "--session-length is for --arrival-unit session; for the requests of a connection, use --calls",
         ),
         rule(
             calls && is_session,
-            "--calls is for --per connection; the requests of a session are its --session-length",
+            "--calls is for --arrival-unit connection; for the requests of a session, use --session-length",
         ),
         rule(
             close && is_session,
-            "--close is short for --per connection; a session has a connection of its own anyway",
+            "--close is short for --arrival-unit connection; each session has its own connection anyway",
         ),
-        rule(close && calls, "--close is a request a connection, --calls so many: give one of them"),
+        rule(close && calls, "--close means one request per connection, --calls several: give one of them"),
         rule(
-            load.think.is_some() && is_open && asks_once,
-            "--think is between the requests of one visit, and here each has one: give --calls or --per session too, or \
-             leave the times to --arrivals",
+            load.think_time.is_some() && is_open && asks_once,
+            "--think-time is between the requests of a connection or session, but each has only one: add --calls or \
+             --arrival-unit session, or leave out --think-time",
         ),
         rule(
             request.http == "2" && request.streams > 1 && connects,
-            "--streams share a connection, so none can have one of its own: leave out --streams, or --close, --calls, \
-             --session-length and --per",
+            "--streams share a connection, which conflicts with --close, --calls, --session-length and --arrival-unit: leave \
+             out --streams or the others",
         ),
-        rule(request.http != "2" && request.streams > 1, "--streams are of HTTP/2: give --http 2"),
+        rule(request.http != "2" && request.streams > 1, "--streams needs HTTP/2: give --http 2"),
         rule(
-            load.until_tight.is_some() && has_steps(load),
-            "--until-tight waits for one mean, and with steps there is none: give one --rate, or --duration",
+            load.precision.is_some() && has_steps(load),
+            "--precision waits for one mean, but with steps the mean changes: give one --rate, or --duration",
         ),
     ]
 }
@@ -127,27 +130,27 @@ fn of_replays(load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
         return Vec::new();
     }
     let rule = |is_broken: bool, text: &str| (is_broken, text.to_owned());
-    let is_session = load.per.as_deref() == Some("session") || load.session_length.is_some();
+    let is_session = load.arrival_unit.as_deref() == Some("session") || load.session_length.is_some();
     let several = load.calls.is_some_and(|calls| calls > 1) || load.burst.is_some_and(|burst| burst > 1);
     vec![
         rule(
-            load.until_tight.is_some(),
-            "--until-tight waits for one mean, and a replay has none: give --duration or --requests for a part of it",
+            load.precision.is_some(),
+            "--precision waits for one mean, but in a replay the mean changes: to replay a part, give --duration or --requests",
         ),
         rule(is_sweep(load.connections.as_deref()), "a replay is one level: give -c N"),
         rule(
             request.streams > 1,
-            "a replay has connections of its own for each client of the log, and these are not shared: leave out --streams",
+            "a replay has connections for each client of the log and does not share them: leave out --streams",
         ),
         rule(
             is_session || several,
-            "a replay asks once for each line of its log: leave out --calls, --burst and --session-length",
+            "a replay requests each line of its log once: leave out --calls, --burst and --session-length",
         ),
     ]
 }
 
 fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec<Rule> {
-    let is_secure = url.secure || question.vs.as_deref().is_some_and(|other| other.starts_with("https:"));
+    let is_secure = url.secure || question.compare.as_deref().is_some_and(|other| other.starts_with("https:"));
     let of_tls = [
         (request.insecure, "--insecure"),
         (request.cacert.is_some(), "--cacert"),
@@ -156,15 +159,17 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
     ];
     let mut rules: Vec<Rule> = of_tls
         .into_iter()
-        .map(|(is_given, name)| (is_given && !is_secure, format!("{name} is of TLS, and {url} is not: give https://")))
+        .map(|(is_given, name)| {
+            (is_given && !is_secure, format!("{name} needs TLS, but {url} does not use it: give https://"))
+        })
         .collect();
     rules.push((
         request.insecure && request.cacert.is_some(),
-        "--insecure believes any certificate, --cacert few of them: give one of the two".to_owned(),
+        "--insecure accepts any certificate, and --cacert restricts the authorities: give one of the two".to_owned(),
     ));
     rules.push((
         request.verify_digest.is_some() && request.method.as_deref() == Some("HEAD"),
-        "an answer to HEAD has no content: --verify-digest has nothing to look at".to_owned(),
+        "a response to HEAD has no content, so --verify-digest has nothing to check".to_owned(),
     ));
     rules
 }
@@ -172,8 +177,8 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
 fn of_agents(args: &BenchArgs) -> Vec<Rule> {
     let has_agents = args.agents.agents.is_some();
     vec![(
-        has_agents && args.load.until_tight.is_some(),
-        "each agent would find its own end: give --duration in place of --until-tight".to_owned(),
+        has_agents && args.load.precision.is_some(),
+        "each agent would stop at its own end: use --duration instead of --precision".to_owned(),
     )]
 }
 
@@ -196,7 +201,7 @@ fn of_outputs(output: &OutputArgs) -> Vec<Rule> {
         let is_hidden = *name == "-" && output.view.is_some();
         rules.push((
             is_hidden,
-            format!("{flag} - is all that standard output has then: leave out --view, or give a file"),
+            format!("with {flag} -, standard output contains nothing else: leave out --view, or give a file"),
         ));
     }
     rules

@@ -39,7 +39,7 @@ fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_v
             "http://127.0.0.1:3000",
             "--memory",
             "1GiB",
-            "--hot-objects",
+            "--memory-objects",
             "5000",
             "--disk",
             "/a=10GiB",
@@ -66,7 +66,7 @@ fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_v
         "workers 3",
         "open-files 1000",
         "admin \"/x/admin\"",
-        "store memory=\"1GiB\" hot-objects=5000 {",
+        "store memory=\"1GiB\" memory-objects=5000 {",
         "    disk \"/a\" \"10GiB\"",
         "    disk \"b\" \"1000000000B\"",
         "    listen \"[::1]:443\" tls=#true",
@@ -96,7 +96,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
             &["accelerate", ":1", "--memory", "16TiB", "--listen", "127.0.0.1:0", "--admin", "off"],
             "the cache may use 16TiB of memory, but",
         ),
-        (&["accelerate", ":1", "--hot-objects", "0"], "1..=1000000000"),
+        (&["accelerate", ":1", "--memory-objects", "0"], "1..=1000000000"),
         (&["accelerate", ":1", "--disk", "/var/cache"], "DIR=10GiB"),
         (&["accelerate", ":1", "--disk", "=1GiB"], "no folder before"),
         (&["accelerate", ":1", "--disk", "/a=1GiB", "--disk", "/a/b=1GiB"], "/a and /a/b are not two volumes"),
@@ -123,7 +123,7 @@ fn help_has_examples_for_both_verbs() {
     for (verb, flags) in [
         (
             "accelerate",
-            &["--listen", "--memory", "--hot-objects", "--disk", "--no-cache", "--print-config", "--tls"][..],
+            &["--listen", "--memory", "--memory-objects", "--disk", "--no-cache", "--print-config", "--tls"][..],
         ),
         ("purge", &["--tag", "--prefix", "--host", "--all", "--soft", "--dry-run", "--json"]),
     ] {
@@ -153,7 +153,7 @@ fn accelerate(flags: &[&str]) -> Running {
 
 #[test]
 fn the_first_lines_say_where_from_and_how_much() {
-    let running = accelerate(&["--admin", "off", "--memory", "64MiB", "--hot-objects", "1000"]);
+    let running = accelerate(&["--admin", "off", "--memory", "64MiB", "--memory-objects", "1000"]);
     let stdout = running.stdout();
     let lines: Vec<&str> = stdout.lines().collect();
     assert!(lines[0].starts_with("http://127.0.0.1:") && lines[0].ends_with('/'), "{stdout}");

@@ -72,7 +72,7 @@ fn every_wrong_configuration_has_its_exact_diagnostics() {
     assert!(names.len() >= 60, "{}", names.len());
     let mut stale = Vec::new();
     for name in &names {
-        let output = output(&folder, &["validate", "--no-here", "-c", name]);
+        let output = output(&folder, &["validate", "--no-machine-checks", "-c", name]);
         assert_eq!(output.status.code(), Some(2), "{name}: {}", said(&output));
         assert!(output.stdout.is_empty(), "{name}");
         let said = String::from_utf8(output.stderr).unwrap();
@@ -114,7 +114,7 @@ fn every_right_configuration_is_valid_neat_and_has_its_twin() {
     let folder = folder("good");
     let mut stale = Vec::new();
     for name in &configurations(&folder, &["kdl"]) {
-        let valid = output(&folder, &["validate", "--no-here", "-c", name]);
+        let valid = output(&folder, &["validate", "--no-machine-checks", "-c", name]);
         assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
         assert!(stdout(&valid).starts_with(&format!("{name} is valid: ")), "{}", stdout(&valid));
         let neat = output(&folder, &["fmt", "--check", name]);
@@ -127,7 +127,7 @@ fn every_right_configuration_is_valid_neat_and_has_its_twin() {
     }
     assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
     for name in &configurations(&folder, &["json"]) {
-        let valid = output(&folder, &["validate", "--no-here", "-c", name]);
+        let valid = output(&folder, &["validate", "--no-machine-checks", "-c", name]);
         assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
         // There and back again is the same.
         let kdl = stdout(&output(&folder, &["adapt", "-c", name]));
@@ -146,7 +146,9 @@ fn json_diagnostics_are_for_programs() {
     let error = &json["errors"][0];
     assert_eq!((&error["code"], &error["place"]["line"]), (&"C0404".into(), &3.into()));
     assert_eq!(error["related"][0]["place"]["line"], 2);
-    let valid = flatout_in(&folder("good"), &["validate", "--no-here", "--json", "-c", "least.kdl"]).output().unwrap();
+    let valid = flatout_in(&folder("good"), &["validate", "--no-machine-checks", "--json", "-c", "least.kdl"])
+        .output()
+        .unwrap();
     let json: serde_json::Value = serde_json::from_slice(&valid.stdout).unwrap();
     assert_eq!((valid.status.code(), &json["valid"]), (Some(0), &true.into()));
 }
@@ -171,12 +173,16 @@ fn the_configuration_is_found_where_it_belongs() {
     let user = Folder::new();
     fs::create_dir(user.path().join("flatout")).unwrap();
     fs::write(user.path().join("flatout/flatout.kdl"), "site { files \".\" }").unwrap();
-    let found =
-        flatout_in(empty.path(), &["validate", "--no-here"]).env("XDG_CONFIG_HOME", user.path()).output().unwrap();
+    let found = flatout_in(empty.path(), &["validate", "--no-machine-checks"])
+        .env("XDG_CONFIG_HOME", user.path())
+        .output()
+        .unwrap();
     assert!(stdout(&found).contains("flatout/flatout.kdl is valid"), "{}", said(&found));
     let here = Folder::with(&[("flatout.kdl", b"site { files \".\" }")]);
-    let found =
-        flatout_in(here.path(), &["validate", "--no-here"]).env("XDG_CONFIG_HOME", user.path()).output().unwrap();
+    let found = flatout_in(here.path(), &["validate", "--no-machine-checks"])
+        .env("XDG_CONFIG_HOME", user.path())
+        .output()
+        .unwrap();
     assert_eq!(stdout(&found), "flatout.kdl is valid: 1 site\n");
 }
 

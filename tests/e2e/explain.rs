@@ -72,7 +72,7 @@ fn a_script_answers_with_what_its_code_decides() {
 fn a_configuration_is_read_from_standard_input_with_includes_of_the_folder() {
     let folder = Folder::with(&[("www/a.txt", b"a"), ("part.kdl", b"files \"www\"")]);
     let mut command = flatout();
-    command.args(["validate", "--no-here", "-c", "-"]).current_dir(folder.path());
+    command.args(["validate", "--no-machine-checks", "-c", "-"]).current_dir(folder.path());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"site { include \"part.kdl\" }").unwrap();
     let output = child.wait_with_output().unwrap();

@@ -135,7 +135,7 @@ fn links_lead_where_the_configuration_trusts_them() {
 fn changes_behind_a_link_are_seen() {
     let folder = linked_folders();
     let path = folder.path().display();
-    for global in ["recheck \"100ms\"", "recheck \"100ms\"\nwatch #true"] {
+    for global in ["file-check-interval \"100ms\"", "file-check-interval \"100ms\"\nwatch #true"] {
         folder.write("share/js/app.js", b"share");
         let inside = format!("{global}\nfiles \"{path}/www\" {{ follow-links \"{path}/share\" \"{path}/lib\"; }}");
         let server = Server::run(&folder, &linked_site(&folder, "", &inside));
@@ -170,5 +170,5 @@ fn a_trusted_folder_must_exist_on_this_machine() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&format!("{path}/none")) && said.contains("flatout.kdl:3:"), "{said}");
-    assert!(validate(&["--no-here"]).status.success());
+    assert!(validate(&["--no-machine-checks"]).status.success());
 }

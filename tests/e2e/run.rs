@@ -75,7 +75,7 @@ fn https_by_our_own_authority_is_trusted_by_its_root() {
 fn a_watched_folder_s_changes_are_seen_without_a_look() {
     let folder = Folder::with(&[("a.txt", b"first")]);
     // Nobody looks by itself for a day.
-    let server = Server::start(folder.path(), &["--watch", "--recheck", "1440m"]);
+    let server = Server::start(folder.path(), &["--watch", "--file-check-interval", "1440m"]);
     assert_eq!(server.get("/a.txt").body, b"first");
     folder.write("next", b"second");
     fs::rename(folder.path().join("next"), folder.path().join("a.txt")).unwrap();

@@ -52,7 +52,7 @@ admin off=#true
 site \"*\" {
     listen \"127.0.0.1:{port}\"
     cache {
-        set-cookie \"store\"; language-select #true; uneven-parts #true
+        set-cookie \"store\"; language-select #true; mismatched-ranges #true
     }
     proxy \"http://127.0.0.1:{origin}\" { unknown-codings #true; }
 }

@@ -50,7 +50,7 @@ pub(crate) fn decide_extent(
     match response.ending {
         Ending::Close => return Err(NoStore::PartUnusable),
         Ending::Length(length) if length != bytes => {
-            if !rules.uneven_parts || length == 0 || length > bytes {
+            if !rules.mismatched_ranges || length == 0 || length > bytes {
                 return Err(NoStore::PartUnusable);
             }
             // If the requested range reaches to the end, the end of this range is the end of the representation.

@@ -51,7 +51,7 @@ pub struct Rules {
     pub language_select: bool,
     /// True to store a 206 whose content does not match its Content-Range, unchanged, for the same Range. Off by
     /// default: such a response is broken; http-cache-tests use one.
-    pub uneven_parts: bool,
+    pub mismatched_ranges: bool,
 }
 
 impl Default for Rules {
@@ -76,7 +76,7 @@ impl Default for Rules {
             hit_for_miss_s: 60,
             close_delimited: true,
             language_select: false,
-            uneven_parts: false,
+            mismatched_ranges: false,
         }
     }
 }

@@ -22,8 +22,8 @@ pub use diagnostic::{Diagnostic, Diagnostics, Style};
 pub use encode::to_kdl;
 pub use model::Config;
 pub use read::{
-    HOT_OBJECTS, OriginFault, RECHECK_MS_DEFAULT, disks_fault, nearest, parse_addresses, parse_disk, parse_field_text,
-    parse_memory, parse_origin, parse_php_address, show_origin,
+    FILE_CHECK_INTERVAL_MS_DEFAULT, MEMORY_OBJECTS, OriginFault, disks_fault, nearest, parse_addresses, parse_disk,
+    parse_field_text, parse_memory, parse_origin, parse_php_address, show_origin,
 };
 pub use source::{Disk, MemorySource, Sources};
 

@@ -53,7 +53,7 @@ pub struct Site {
     /// Its certificate, when any of its listeners speaks TLS.
     pub certificate: Option<Certificate>,
     /// How long what is known of a file is believed without a look, in milliseconds.
-    pub recheck_ms: u64,
+    pub file_check_interval_ms: u64,
     /// True if the kernel tells of changes (inotify), so that nobody needs to look.
     pub watch: bool,
     /// Index into [`Config::logs`], or `None` when the site is not logged.

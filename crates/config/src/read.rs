@@ -30,8 +30,8 @@ pub use origin::{OriginFault, parse_origin, show_origin};
 pub use parse::addresses as parse_addresses;
 pub use php::parse_php_address;
 pub use shape::nearest;
-pub use site::RECHECK_MS_DEFAULT;
-pub use store::{HOT_OBJECTS, disks_fault, parse_disk, parse_memory};
+pub use site::FILE_CHECK_INTERVAL_MS_DEFAULT;
+pub use store::{MEMORY_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
 pub use text::parse_field_text;
 

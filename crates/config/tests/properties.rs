@@ -194,14 +194,14 @@ proptest! {
     #[test]
     fn every_printed_configuration_reads_as_the_same(
         blocks in prop::collection::vec(steps(), 1..4),
-        recheck in 0..100_000_u64,
+        interval_ms in 0..100_000_u64,
         memory in 65_536..10_000_000_000_u64,
         idle in 1..86_400_000_u64,
     ) {
         let mut text = format!("cache memory=\"{memory}B\"\ntimeouts {{ idle \"{idle}ms\" }}\n");
-        writeln!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}", memory + (1 << 20), recheck + 16).unwrap();
+        writeln!(text, "store memory=\"{}B\" {{ disk \"d\" \"{}MiB\" }}", memory + (1 << 20), interval_ms + 16).unwrap();
         for (index, block) in blocks.iter().enumerate() {
-            writeln!(text, "site \"s{index}.example\" {{\nrecheck \"{recheck}ms\"\n{block}\nfiles \"www\"\n}}").unwrap();
+            writeln!(text, "site \"s{index}.example\" {{\nfile-check-interval \"{interval_ms}ms\"\n{block}\nfiles \"www\"\n}}").unwrap();
         }
         // Two routes may have the same conditions by chance, and then it is refused.
         if let Ok(config) = load_text(&text) {

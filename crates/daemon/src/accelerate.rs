@@ -46,7 +46,7 @@ pub(crate) fn open_store(
     }
     let settings = StoreSettings {
         memory_bytes_max,
-        hot_objects_max: config.store.hot_objects_max,
+        memory_objects_max: config.store.memory_objects_max,
         descriptors_max: (shares.files_max * workers) as u64,
         disks: config.store.disks.clone(),
     };

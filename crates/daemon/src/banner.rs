@@ -80,9 +80,9 @@ fn shown(folder: &Path) -> String {
 
 /// The store's bounds: `up to 256MiB and 1000000 objects in memory, 10GiB in /var/cache/flatout`.
 fn holding(store: &StoreBudget) -> String {
-    let StoreBudget { memory_bytes_max, hot_objects_max, disks } = store;
+    let StoreBudget { memory_bytes_max, memory_objects_max, disks } = store;
     let memory = memory_bytes_max.unwrap_or_else(|| default_bytes(MemoryLimit::read()));
-    let mut text = format!("up to {} and {hot_objects_max} objects in memory", exact_size(memory));
+    let mut text = format!("up to {} and {memory_objects_max} objects in memory", exact_size(memory));
     for (folder, bytes_max) in disks {
         // Writing to a String cannot fail.
         let _ = write!(text, ", {} in {}", exact_size(*bytes_max), folder.display());
@@ -121,7 +121,7 @@ mod tests {
     fn each_volume_is_named() {
         let store = StoreBudget {
             memory_bytes_max: Some(1 << 30),
-            hot_objects_max: 5,
+            memory_objects_max: 5,
             disks: vec![("/a".into(), 10 << 30), ("b".into(), 1_000_000_000)],
         };
         assert_eq!(holding(&store), "up to 1GiB and 5 objects in memory, 10GiB in /a, 1000000000B in b");

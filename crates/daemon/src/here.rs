@@ -64,7 +64,10 @@ fn check_port(listener: &Listener) -> Option<String> {
         ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),
         _ => format!("cannot listen on {address}: {error}"),
     };
-    Some(format!("{}{what}\n  try: another address, or --no-here to check the text alone", at(&listener.place)))
+    Some(format!(
+        "{}{what}\n  try: another address, or --no-machine-checks to check the text alone",
+        at(&listener.place)
+    ))
 }
 
 fn at(place: &Place) -> String {

@@ -224,7 +224,7 @@ mod tests {
     fn what_a_reload_cannot_change_is_named() {
         let old = Config::default();
         assert!(fixed_settings(&old, &old, true).is_empty());
-        let store = StoreBudget { hot_objects_max: 5, ..StoreBudget::default() };
+        let store = StoreBudget { memory_objects_max: 5, ..StoreBudget::default() };
         let new = Config { workers: Some(3), state: Some("x".into()), store, ..Config::default() };
         assert_eq!(fixed_settings(&old, &new, true), ["workers", "state", "store"]);
         assert_eq!(fixed_settings(&old, &new, false), ["workers", "state"]);

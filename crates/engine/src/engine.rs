@@ -143,7 +143,7 @@ fn make_live(
         });
         known.cloned().unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&files.root), files.epoch.clone());
-            let step = Files::new(files.id, root, &files.settings, files.recheck_ms, epoch, store);
+            let step = Files::new(files.id, root, &files.settings, files.file_check_interval_ms, epoch, store);
             Rc::new(step.hiding(files.sources.clone()))
         })
     });

@@ -132,7 +132,7 @@ pub(crate) struct FilesSpec {
     /// The folder, then those that its links may lead into: compared with the previous configuration.
     folders: Vec<Arc<Root>>,
     pub(crate) settings: model::Files,
-    pub(crate) recheck_ms: u64,
+    pub(crate) file_check_interval_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
     /// Names whose content is hidden, as they are scripts or pages.
     pub(crate) sources: Option<Arc<SourceNames>>,
@@ -142,7 +142,7 @@ impl FilesSpec {
     fn is_same(&self, other: &Self) -> bool {
         self.folders.len() == other.folders.len()
             && self.folders.iter().zip(&other.folders).all(|(own, theirs)| Arc::ptr_eq(own, theirs))
-            && self.recheck_ms == other.recheck_ms
+            && self.file_check_interval_ms == other.file_check_interval_ms
             && self.epoch.is_some() == other.epoch.is_some()
             && self.settings == other.settings
             && self.sources == other.sources

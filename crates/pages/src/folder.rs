@@ -1,7 +1,7 @@
 //! The pages of one step on one worker: from a path to a page, compiled on first use, and recompiled when one of its
 //! files changes.
 //!
-//! A result is valid for a while (`recheck`), or until the kernel reports a change; then metadata is read, and only
+//! A result is valid for a while (`file-check-interval`), or until the kernel reports a change; then metadata is read, and only
 //! files with a new identity are read again. A page is replaced as a whole: a run continues with the one it started
 //! with.
 
@@ -30,9 +30,9 @@ const PATH_BYTES_MAX: usize = 256;
 /// Upper bound of cached pages.
 const PAGES_MAX: usize = 8_192;
 
-/// A change must be visible within the recheck interval: this margin covers the tick of the coarse clock and the
+/// A change must be visible within the file check interval: this margin covers the tick of the coarse clock and the
 /// response itself, in milliseconds.
-const RECHECK_SLACK_MS: u64 = 50;
+const CHECK_SLACK_MS: u64 = 50;
 
 /// Recheck interval of an unsettled page in a watched folder, in milliseconds.
 const UNSETTLED_MS: u64 = 100;
@@ -138,7 +138,9 @@ impl PageFolder {
         match self.step.epoch {
             Some(_) if last.epoch != now.epoch => false,
             Some(_) => settled || now.at_ms.saturating_sub(last.at_ms) < UNSETTLED_MS,
-            None => now.at_ms.saturating_sub(last.at_ms) < self.step.recheck_ms.saturating_sub(RECHECK_SLACK_MS),
+            None => {
+                now.at_ms.saturating_sub(last.at_ms) < self.step.file_check_interval_ms.saturating_sub(CHECK_SLACK_MS)
+            }
         }
     }
 

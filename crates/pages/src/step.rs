@@ -31,7 +31,7 @@ pub struct PagesStep {
     settings: Pages,
     /// The only page of a `page` step: its name below the folder.
     pub(crate) only: Option<String>,
-    pub(crate) recheck_ms: u64,
+    pub(crate) file_check_interval_ms: u64,
     /// Changes below the folder reported by the kernel; `None` if it is not watched.
     pub(crate) epoch: Option<Arc<AtomicU64>>,
     /// The resources of its pages, once open.
@@ -43,35 +43,43 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl PagesStep {
     /// A `pages` step for `root`, which is open, or a `page` step for the file `only` in it. `realm` separates its
-    /// pages' in-memory data from others; `site_recheck_ms` is the site's setting; `epoch` changes when the kernel
+    /// pages' in-memory data from others; `site_file_check_interval_ms` is the site's setting; `epoch` changes when the kernel
     /// reports a change below the folder.
     pub fn new(
         realm: &str,
         root: Arc<Root>,
         settings: Pages,
         only: Option<String>,
-        site_recheck_ms: u64,
+        site_file_check_interval_ms: u64,
         epoch: Option<Arc<AtomicU64>>,
     ) -> Self {
-        let recheck_ms = settings.settings.recheck_ms.unwrap_or(site_recheck_ms);
+        let file_check_interval_ms = settings.settings.file_check_interval_ms.unwrap_or(site_file_check_interval_ms);
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             realm: realm.to_owned(),
             root,
             settings,
             only,
-            recheck_ms,
+            file_check_interval_ms,
             epoch,
             means: OnceLock::new(),
         }
     }
 
     /// Returns whether a step with these parameters would equal this one.
-    pub fn is(&self, realm: &str, root: &Arc<Root>, settings: &Pages, site_recheck_ms: u64, is_watched: bool) -> bool {
+    pub fn is(
+        &self,
+        realm: &str,
+        root: &Arc<Root>,
+        settings: &Pages,
+        site_file_check_interval_ms: u64,
+        is_watched: bool,
+    ) -> bool {
         self.realm == realm
             && Arc::ptr_eq(&self.root, root)
             && self.settings == *settings
-            && self.recheck_ms == settings.settings.recheck_ms.unwrap_or(site_recheck_ms)
+            && self.file_check_interval_ms
+                == settings.settings.file_check_interval_ms.unwrap_or(site_file_check_interval_ms)
             && self.epoch.is_some() == is_watched
     }
 

@@ -56,7 +56,7 @@ pub struct StoreSettings {
     /// may use half of it. Each volume needs an additional 16 MiB for index pages, and about 18 bytes per key.
     pub memory_bytes_max: u64,
     /// Maximum objects in memory.
-    pub hot_objects_max: u64,
+    pub memory_objects_max: u64,
     /// Maximum descriptors of objects in memory. Arriving content needs one each, and each volume about 40 more.
     pub descriptors_max: u64,
     /// Volume folders, created if missing, with the maximum bytes of each.
@@ -121,7 +121,7 @@ impl<M: Meta> Store<M> {
         budget.set_bytes_max(settings.memory_bytes_max);
         let bounds = Bounds {
             bytes_max: settings.memory_bytes_max,
-            objects_max: settings.hot_objects_max,
+            objects_max: settings.memory_objects_max,
             descriptors_max: settings.descriptors_max,
         };
         let shared = StoreShared {
@@ -534,10 +534,10 @@ impl<M: Meta> Store<M> {
     }
 
     /// Changes the memory limits after a reload. Volumes do not change until a restart.
-    pub fn resize(&self, memory_bytes_max: u64, hot_objects_max: u64) {
+    pub fn resize(&self, memory_bytes_max: u64, memory_objects_max: u64) {
         self.shared.memory.set_bounds(|bounds| Bounds {
             bytes_max: memory_bytes_max,
-            objects_max: hot_objects_max,
+            objects_max: memory_objects_max,
             ..bounds
         });
     }

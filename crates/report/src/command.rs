@@ -20,7 +20,21 @@ const STRICT: &str = "--strict";
 
 /// Flags with a value that are for a controller alone: its agents are not asked for agents, what is required is required of
 /// the whole, and no controller has an agent open a file of the agent's machine.
-const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--trust", "--require", "--server-log", "--server-metrics"];
+const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--certs", "--require", "--server-log", "--server-metrics"];
+
+/// Renamed flags: the old name, then the new one. Results of earlier versions contain the old names.
+const RENAMED: [(&str, &str); 10] = [
+    ("--hot-objects", "--memory-objects"),
+    ("--in-time", "--deadline"),
+    ("--no-here", "--no-machine-checks"),
+    ("--per", "--arrival-unit"),
+    ("--recheck", "--file-check-interval"),
+    ("--sources", "--source-addresses"),
+    ("--think", "--think-time"),
+    ("--trust", "--certs"),
+    ("--until-tight", "--precision"),
+    ("--vs", "--compare"),
+];
 
 /// Flags that carry a header.
 const HEADERS: [&str; 2] = ["-H", "--header"];
@@ -152,7 +166,17 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
         }
         kept.push(piece);
     }
-    words(kept)
+    let mut words = words(kept);
+    for word in &mut words {
+        let name = word.split('=').next().unwrap_or_default();
+        *word = format!("{}{}", current_name(name), &word[name.len()..]);
+    }
+    words
+}
+
+/// The current name of a flag that may have been renamed, or the word itself.
+pub fn current_name(word: &str) -> &str {
+    RENAMED.iter().find(|(old, _)| *old == word).map_or(word, |(_, new)| new)
 }
 
 /// The command in shell syntax.
@@ -226,6 +250,9 @@ mod tests {
         assert_eq!(inputs(&command), ["/x/list", "log"]);
         let words_again = again(&command, |index, file| format!("copy-{index}-{}", file.len()));
         assert_eq!(words_again, words("http://a/|--urls|copy-0-7|--replay=copy-1-3,x2|--seed|7"));
+        let command = words("http://a/|--per|session|--think=1s|--in-time-or-so");
+        let renamed = words("http://a/|--arrival-unit|session|--think-time=1s|--in-time-or-so");
+        assert_eq!(again(&command, |_, _| String::new()), renamed);
         let command = words("http://a/|--agents|2|--listen=:1|--require|p99<1s|--require|errors<1%|--urls|x|--rate|5");
         assert_eq!(for_agent(&command, |_, _| "y".to_owned()), words("http://a/|--urls|y|--rate|5"));
     }

@@ -2,7 +2,7 @@
 //!
 //! With five pairs of runs or more, a block is a pair of runs, and the interval predicts another day's runs. With
 //! fewer, blocks are stretches of the runs themselves. Those show how steady the runs were, but not how much one run
-//! differs from the next; the comparison says so. `flatout bench --vs` measures what this cannot determine.
+//! differs from the next; the comparison says so. `flatout bench --compare` measures what this cannot determine.
 
 use super::html::whole_points;
 use super::plan_words;
@@ -272,7 +272,7 @@ impl Compared {
         lines.push(match self.blocks {
             Blocks::Runs => format!("Judged by {} pairs of runs.", self.pairs),
             Blocks::Stretches => {
-                "Judged by stretches of these runs alone: what differs from run to run is not in the intervals. Give five pairs of runs, or use `flatout bench --vs`.".to_owned()
+                "Judged by stretches of these runs alone: what differs from run to run is not in the intervals. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
             }
             Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
         });

@@ -31,9 +31,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// A change must be visible within the recheck interval: this margin covers the tick of the coarse clock and the
+/// A change must be visible within the file check interval: this margin covers the tick of the coarse clock and the
 /// response itself, in milliseconds.
-const RECHECK_SLACK_MS: u64 = 50;
+const CHECK_SLACK_MS: u64 = 50;
 
 /// Recheck interval of an unsettled version in a watched folder, in milliseconds.
 const UNSETTLED_MS: u64 = 100;
@@ -76,7 +76,7 @@ pub struct Files {
     id: u32,
     root: Arc<Root>,
     rules: Rc<FileRules>,
-    recheck_ms: u64,
+    file_check_interval_ms: u64,
     /// Changes below the root reported by the kernel; `None` if it is not watched.
     epoch: Option<Arc<AtomicU64>>,
     /// Names whose content is hidden; `None` if no programs run here.
@@ -121,17 +121,17 @@ impl From<FileOutcome> for CacheLookup {
 
 impl Files {
     /// The step with number `id`, unique within an engine, for the folder `root`, which all workers share. `epoch`
-    /// changes when the kernel reports a change below the root; without it, files are validated every `recheck_ms`.
+    /// changes when the kernel reports a change below the root; without it, files are validated every `file_check_interval_ms`.
     pub fn new(
         id: u32,
         root: Arc<Root>,
         settings: &model::Files,
-        recheck_ms: u64,
+        file_check_interval_ms: u64,
         epoch: Option<Arc<AtomicU64>>,
         store: &Rc<FileStore>,
     ) -> Self {
         let rules = Rc::new(FileRules::new(settings, store.limits.bytes_max));
-        Self { id, root, rules, recheck_ms, epoch, sources: None, store: Rc::clone(store) }
+        Self { id, root, rules, file_check_interval_ms, epoch, sources: None, store: Rc::clone(store) }
     }
 
     /// The same step, with the names in `sources` hidden.
@@ -250,7 +250,7 @@ impl Files {
     /// encoded.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
         let age_ms = now.at_ms.saturating_sub(last.at_ms);
-        let is_recent = age_ms < self.recheck_ms.saturating_sub(RECHECK_SLACK_MS);
+        let is_recent = age_ms < self.file_check_interval_ms.saturating_sub(CHECK_SLACK_MS);
         match self.epoch {
             Some(_) if last.epoch != now.epoch => false,
             // The folders that links lead into are not watched.

@@ -2,7 +2,7 @@
 //!
 //! The kernel confines every request to the folder (`openat2` with `RESOLVE_BENEATH`), whatever the path and its
 //! symbolic links. A file's metadata, heads, encodings and digests are cached and validated at most once per
-//! `recheck`; a version is swapped as a whole, so no response mixes two.
+//! `file-check-interval`; a version is swapped as a whole, so no response mixes two.
 //!
 //! | file | content |
 //! |---|---|

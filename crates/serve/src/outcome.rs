@@ -6,7 +6,7 @@ use flatout_net::routed::Refusal;
 flatout_reason::reasons! {
     /// The outcome of a response.
     pub enum FileOutcome { name, text, }
-    Hit, "hit", "The file's version was known and had been checked within the recheck interval.";
+    Hit, "hit", "The file's version was known and had been checked within the file check interval.";
     Checked, "checked", "The file's version was known, and a look at the file showed that it still holds.";
     Loaded, "loaded", "The file was opened and its heads were built: it was new, changed, or had been dropped.";
     Encoded, "encoded", "As hit, and the answer is an encoding of the file that was at hand.";
@@ -14,7 +14,7 @@ flatout_reason::reasons! {
     EncodingPending, "encoding_pending", "The file is being encoded; this answer is another encoding or the plain file.";
     ThreadPoolFull, "thread_pool_full", "The queue of the background threads is full: content is sent uncompressed, a listing is answered with 503.";
     Fallback, "fallback", "No file has this name; another one of the try list answers for it.";
-    Listing, "listing", "A list of the folder, as known within the recheck interval.";
+    Listing, "listing", "A list of the folder, as known within the file check interval.";
     ListingRead, "listing_read", "A list of the folder, which was read for this answer.";
     Parts, "parts", "Several ranges: 206 with one part for each.";
     RangeRefused, "range_refused", "Too many, overlapping or needless ranges: the whole file instead.";

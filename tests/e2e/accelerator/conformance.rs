@@ -54,7 +54,7 @@ fn is_exempt(id: &str) -> bool {
 
 /// What the cases ask for that is unwise by default: one visitor's cookie kept for all, an answer for another
 /// Accept-Language, a 206 that contradicts itself, and an answer in an unknown transfer coding.
-const SWITCHES: &str = "set-cookie \"store\"; language-select #true; uneven-parts #true";
+const SWITCHES: &str = "set-cookie \"store\"; language-select #true; mismatched-ranges #true";
 
 fn package() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -39,7 +39,7 @@ fn controller(
 ) -> (Running, BufReader<ChildStderr>, String) {
     let mut command = flatout();
     command.args(["bench", url, "--agents", agents, "--listen", "127.0.0.1:0", "--no-tui"]).args(arguments);
-    command.arg("--trust").arg(folder.path().join("lab")).arg("--json").arg(folder.path().join("run.json"));
+    command.arg("--certs").arg(folder.path().join("lab")).arg("--json").arg(folder.path().join("run.json"));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -51,7 +51,7 @@ fn controller(
 
 fn agent(folder: &Folder, address: &str, name: &str) -> Running {
     let mut command: Command = flatout();
-    command.args(["agent", "--join", address, "--name", name, "--trust"]).arg(folder.path().join("lab"));
+    command.args(["agent", "--join", address, "--name", name, "--certs"]).arg(folder.path().join("lab"));
     Running(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
 }
 

@@ -26,7 +26,7 @@ fn eighteen_thousand_connections_are_held_by_twenty_thousand_descriptors() {
             CONNECTIONS,
             "-n",
             "36000",
-            "--think",
+            "--think-time",
             "4s",
             "--timeout",
             "60s",

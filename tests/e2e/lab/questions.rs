@@ -69,7 +69,7 @@ fn the_knee_is_never_beyond_what_the_server_can_do() {
 fn overload_tells_what_is_left_and_how_soon_it_recovers() {
     let _alone = before_others_alone();
     let url = one_worker(4 * MS);
-    let run = ask(&url, &["--overload", "--rate", "200", "-d", "500ms", "--in-time", "200ms"]);
+    let run = ask(&url, &["--overload", "--rate", "200", "-d", "500ms", "--deadline", "200ms"]);
     let found = &run.json["findings"]["overload"];
     let levels = found["levels"].as_array().unwrap();
     assert!(levels.len() >= 5, "{found:#}");
@@ -97,7 +97,7 @@ fn a_rate_of_connections_is_told_from_one_of_requests() {
         Answer::At(arrived_ns + late_ns, ok(64))
     });
     let url = format!("http://{address}/");
-    let run = bench(&[&url, "--overload", "-d", "500ms", "--in-time", "200ms", "--calls", "4", "-c", "8"]);
+    let run = bench(&[&url, "--overload", "-d", "500ms", "--deadline", "200ms", "--calls", "4", "-c", "8"]);
     let found = &run.json["findings"]["overload"];
     let levels = found["levels"].as_array().unwrap();
     let closed = run.steps().next().unwrap()["responses_per_s"].as_f64().unwrap();
@@ -125,7 +125,7 @@ fn a_rate_of_connections_is_told_from_one_of_requests() {
 fn of_two_servers_the_slower_one_is_told() {
     let _alone = before_others_alone();
     let (quick, slow) = (one_worker(2 * MS), one_worker(12 * MS));
-    let run = ask(&quick, &["--vs", &slow, "-d", "2s", "-c", "1"]);
+    let run = ask(&quick, &["--compare", &slow, "-d", "2s", "-c", "1"]);
     let found = &run.json["findings"]["comparison"];
     let ratio = &found["comparisons"][0]["comparison"]["ratio"];
     let (estimate, low, high) = (&ratio["estimate"], &ratio["low"], &ratio["high"]);
@@ -158,7 +158,7 @@ fn a_warm_up_lasts_until_it_is_steady() {
 fn a_run_until_it_is_tight_ends_by_itself() {
     let _alone = before_others_alone();
     let url = one_worker(MS);
-    let run = ask(&url, &["--until-tight", "20", "-c", "1"]);
+    let run = ask(&url, &["--precision", "20", "-c", "1"]);
     let step = run.step();
     assert!(step["elapsed_ns"].as_u64().unwrap() < 60_000 * MS, "a constant is known soon: {step:#}");
     assert!(run.number("responses") >= 100);
@@ -240,10 +240,13 @@ fn the_servers_own_metrics_are_counted_against() {
 
 #[test]
 fn questions_of_one_machine_are_not_for_agents() {
-    let agents = ["--agents", "2", "--listen", "127.0.0.1:0", "--trust", "/nowhere"];
-    for question in
-        [&["--find-knee", "p99<5ms"][..], &["--overload"], &["--vs", "http://127.0.0.1:8/"], &["--server-log", "x"]]
-    {
+    let agents = ["--agents", "2", "--listen", "127.0.0.1:0", "--certs", "/nowhere"];
+    for question in [
+        &["--find-knee", "p99<5ms"][..],
+        &["--overload"],
+        &["--compare", "http://127.0.0.1:8/"],
+        &["--server-log", "x"],
+    ] {
         let run = bench(&[&["http://127.0.0.1:9/"][..], question, &agents].concat());
         assert_eq!((run.exit, run.stdout.as_str()), (Some(2), ""), "{question:?} {run:#?}");
         assert!(run.stderr.contains("--agents"), "{}", run.stderr);

@@ -18,15 +18,16 @@ fn a_rate_that_the_ports_cannot_carry_is_refused_before_anything_is_sent() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
-    let asked = ["--rate", "500000", "--per", "connection", "-d", "10s"];
+    let asked = ["--rate", "500000", "--arrival-unit", "connection", "-d", "10s"];
     let run = bench(&[&[url.as_str()][..], &asked].concat());
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:#?}");
-    assert!(run.stderr.contains("--sources ") && run.stderr.contains("127.0.0.0/8"), "{}", run.stderr);
+    assert!(run.stderr.contains("--source-addresses ") && run.stderr.contains("127.0.0.0/8"), "{}", run.stderr);
     // What it offers is enough.
-    let offered = run.stderr.split("--sources ").nth(1).unwrap().split(' ').next().unwrap();
-    let run = bench(&[&[url.as_str()][..], &asked, &["-n", "10", "--sources", offered][..]].concat());
+    let offered = run.stderr.split("--source-addresses ").nth(1).unwrap().split(' ').next().unwrap();
+    let run = bench(&[&[url.as_str()][..], &asked, &["-n", "10", "--source-addresses", offered][..]].concat());
     assert_eq!(run.code, Some(2), "-d and -n exclude each other: {run:#?}");
-    let few = ["--rate", "1000", "--per", "connection", "-n", "50", "--sources", "5", "--threads", "1"];
+    let few =
+        ["--rate", "1000", "--arrival-unit", "connection", "-n", "50", "--source-addresses", "5", "--threads", "1"];
     let run = bench(&[&[url.as_str()][..], &few].concat());
     assert_eq!((run.number("connections"), run.json["errors"]["total"].as_u64()), (50, Some(0)), "{run:#?}");
     let (_, counters) = server.stop();
@@ -47,7 +48,7 @@ fn sources_are_really_used_in_turn() {
         }
     });
     let url = format!("http://{address}/");
-    let run = bench(&[&url, "-n", "6", "-c", "1", "--close", "--sources", "3", "--threads", "1"]);
+    let run = bench(&[&url, "-n", "6", "-c", "1", "--close", "--source-addresses", "3", "--threads", "1"]);
     assert_eq!(run.number("responses"), 6, "{run:#?}");
     let seen: Vec<String> = seen.iter().take(6).collect();
     assert_eq!(seen, ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
@@ -74,7 +75,7 @@ fn ports_that_run_out_are_counted_by_their_own_name() {
     let inner = "\"$0\" serve \"$1\" --listen 127.0.0.1:50000 > /dev/null & server=$!
         for i in $(seq 200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
         for held in 3 4 5 6 7 8 9; do eval \"exec $held<>/dev/tcp/127.0.0.1/50000\"; done
-        \"$0\" bench http://127.0.0.1:50000/a.txt -n 10 -c 5 --sources 1 --threads 1 --timeout 5s --json \"$2\"
+        \"$0\" bench http://127.0.0.1:50000/a.txt -n 10 -c 5 --source-addresses 1 --threads 1 --timeout 5s --json \"$2\"
         code=$?; kill $server; exit $code";
     let (site, folder) = (site(), Folder::new());
     let result = folder.path().join("result.json");
@@ -151,28 +152,28 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["--rate", "100..50:10"],
         &["-c", "0"],
         &["--arrivals", "sometimes", "--rate", "5"],
-        &["--think", "x"],
-        &["--per", "request", "--calls", "3"],
+        &["--think-time", "x"],
+        &["--arrival-unit", "request", "--calls", "3"],
         &["--require", "p99"],
         &["--http", "3"],
         &["--http", "2", "--streams", "0"],
         &["--verify-digest", "200%"],
-        &["--until-tight", "x"],
+        &["--precision", "x"],
         &["--workload", "web2000:5"],
         &["--method", "A B"],
         &["--body", "/nowhere"],
         &["--find-knee", "p99<5ms", "--overload"],
-        &["--sources", "2", "--server-log", "/nowhere/log"],
+        &["--source-addresses", "2", "--server-log", "/nowhere/log"],
         &["--close", "--calls", "4"],
-        &["--vs", "http://127.0.0.1:8/", "--limit"],
-        &["--find-knee", "p99<5ms", "--until-tight", "2"],
+        &["--compare", "http://127.0.0.1:8/", "--limit"],
+        &["--find-knee", "p99<5ms", "--precision", "2"],
         &["--insecure"],
     ] {
         let run = bench(&[&["http://127.0.0.1:9/", "-d", "1s"][..], arguments].concat());
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments:?} {run:#?}");
         assert!(!run.stderr.is_empty());
     }
-    let run = bench(&["http://[::1]:9/", "--sources", "2", "-n", "1"]);
+    let run = bench(&["http://[::1]:9/", "--source-addresses", "2", "-n", "1"]);
     assert_eq!(run.code, Some(2), "{run:#?}");
 }
 
@@ -265,7 +266,7 @@ fn bench_of_few_ports(arguments: &str) -> Option<(Option<i32>, String, serde_jso
     let inner = format!(
         "\"$0\" serve \"$1\" --listen 127.0.0.1:50000 > /dev/null & server=$!
         for i in $(seq 200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
-        \"$0\" bench http://127.0.0.1:50000/a.txt --per connection --sources 1 {arguments} --json \"$2\"
+        \"$0\" bench http://127.0.0.1:50000/a.txt --arrival-unit connection --source-addresses 1 {arguments} --json \"$2\"
         code=$?; kill $server; exit $code"
     );
     let (site, folder) = (site(), Folder::new());

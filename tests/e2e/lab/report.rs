@@ -90,7 +90,7 @@ fn the_report_is_whole_and_drawn() {
 fn a_result_takes_every_form() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);
-    let result = bench(&server, &folder, "run.json", &["--rate", "200", "--per", "connection", "-d", "6s"]);
+    let result = bench(&server, &folder, "run.json", &["--rate", "200", "--arrival-unit", "connection", "-d", "6s"]);
     let result = result.to_str().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     assert!(succeed(&["report", result]).contains("answers/s"));
@@ -135,7 +135,7 @@ fn difference_to_httperf(server: &Server, folder: &Folder) -> Option<String> {
     let said = run(tool("httperf")
         .args(["--hog", "--server", &address.ip().to_string(), "--port", &address.port().to_string()])
         .args(["--uri", "/a.txt", "--rate", "500", "--num-conns", "3000", "--num-calls", "1", "--timeout", "5"]));
-    let arguments = ["--rate", "500", "--per", "connection", "--calls", "1", "-d", "6s"];
+    let arguments = ["--rate", "500", "--arrival-unit", "connection", "--calls", "1", "-d", "6s"];
     let result = bench(server, folder, "run.json", &arguments);
     let ours = succeed(&["report", result.to_str().unwrap(), "--view", "httperf"]);
 
@@ -243,7 +243,7 @@ fn what_is_no_result_is_said_in_plain_words() {
         (&["compare", "x"], "2 values required"),
         (&["compare", "x", "y", "z"], "pairs"),
         (&["agent"], "--join"),
-        (&["agent", "--join", "127.0.0.1:1"], "--trust"),
+        (&["agent", "--join", "127.0.0.1:1"], "--certs"),
     ] {
         let output = flatout_run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", said(&output));

@@ -124,14 +124,22 @@ fn what_is_written_is_what_the_schema_says() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
-    let sessions =
-        ["--rate", "40", "--arrivals", "exp", "--per", "session", "--session-length", "30%:1,70%:uniform:2..5"];
+    let sessions = [
+        "--rate",
+        "40",
+        "--arrivals",
+        "exp",
+        "--arrival-unit",
+        "session",
+        "--session-length",
+        "30%:1,70%:uniform:2..5",
+    ];
     let mut whole = Value::Null;
     for arguments in [
         &["-n", "100", "-c", "4"][..],
         &["--rate", "50..150:50", "-d", "1s", "--require", "p99<1s", "--arrivals", "uniform:0.5"],
-        &[&sessions[..], &["--think", "exp:5ms", "-d", "1s", "--warm-up", "200ms"]].concat(),
-        &["--until-tight", "50", "--calls", "3", "-c", "2", "--limit"],
+        &[&sessions[..], &["--think-time", "exp:5ms", "-d", "1s", "--warm-up", "200ms"]].concat(),
+        &["--precision", "50", "--calls", "3", "-c", "2", "--limit"],
     ] {
         let result = bench(&[&[url.as_str()], arguments].concat());
         let findings = findings(&result.json);

@@ -40,7 +40,7 @@ fn a_site_in_front_keeps_what_pages_allow() {
     let config = format!(
         "workers 1\nadmin off=#true\nsite \"www.example.com\" \"127.0.0.1\" {{\n listen \"127.0.0.1:0\"\n cache\n \
          proxy \"http://127.0.0.1:{port}\"\n}}\nsite {{\n listen \"127.0.0.1:{port}\"\n \
-         pages \"./site\" {{ trust \"127.0.0.1\" }}\n}}\n"
+         pages \"./site\" {{ trusted-proxies \"127.0.0.1\" }}\n}}\n"
     );
     let server = Server::run(&folder, &config);
     let ask = |path: &str| {
@@ -90,10 +90,10 @@ fn a_page_depends_on_what_it_read() {
         })
         .collect();
     let pages: Vec<(&str, &str)> = pages.iter().map(|(name, content)| (&**name, &**content)).collect();
-    let (_folder, origin) = site(&pages, "secret \"secret\"\n trust \"127.0.0.1\"", "");
+    let (_folder, origin) = site(&pages, "secret \"secret\"\n trusted-proxies \"127.0.0.1\"", "");
     let edge = Folder::new();
     let config = format!(
-        "workers 1\nadmin off=#true\nsite {{\n listen \"127.0.0.1:0\"\n cache\n proxy \"http://{}\" {{ trust \"127.0.0.1\" }}\n}}\n",
+        "workers 1\nadmin off=#true\nsite {{\n listen \"127.0.0.1:0\"\n cache\n proxy \"http://{}\" {{ trusted-proxies \"127.0.0.1\" }}\n}}\n",
         origin.address
     );
     let server = Server::run(&edge, &config);

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[test]
 fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
     let files = [("site/index.lhtml", "<?include \"part.lhtml\" ?>-one"), ("site/part.lhtml", "<?= 1 ?>")];
-    let (folder, server) = site(&files, "recheck \"0s\"", "");
+    let (folder, server) = site(&files, "file-check-interval \"0s\"", "");
     assert_eq!(page(&server, "/"), "1-one");
     folder.write("site/part.lhtml", b"<?= 2 ?>");
     assert_eq!(page(&server, "/"), "2-one");
@@ -30,7 +30,7 @@ fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
 
 #[test]
 fn what_is_known_is_believed_for_the_recheck_interval() {
-    let (folder, server) = site(&[("site/index.lhtml", "one")], "recheck \"1h\"", "");
+    let (folder, server) = site(&[("site/index.lhtml", "one")], "file-check-interval \"1h\"", "");
     assert_eq!(page(&server, "/"), "one");
     folder.write("site/index.lhtml", b"two");
     thread::sleep(TICK);
@@ -39,7 +39,7 @@ fn what_is_known_is_believed_for_the_recheck_interval() {
 
 #[test]
 fn under_dev_a_change_is_seen_at_once_and_the_browser_is_told() {
-    let (folder, server) = site(&[("site/index.lhtml", "one")], "dev; recheck \"1h\"", "");
+    let (folder, server) = site(&[("site/index.lhtml", "one")], "dev; file-check-interval \"1h\"", "");
     assert!(page(&server, "/").starts_with("one<script>"));
     let mut stream = server.connect();
     stream.write_all(b"GET /?flatout-dev-events HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();

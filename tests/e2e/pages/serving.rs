@@ -207,7 +207,7 @@ fn who_asks_is_what_a_trusted_neighbour_says() {
         Response::parse(&server.exchange(request.as_bytes()))
     };
     let session = |answer: &Response| answer.field("set-cookie").unwrap_or_default().to_owned();
-    for settings in ["", "trust \"192.0.2.0/24\""] {
+    for settings in ["", "trusted-proxies \"192.0.2.0/24\""] {
         let (_folder, server) = site(&[("site/x.lhtml", content)], &format!("secret \"secret\"; {settings}"), "");
         let answer = ask(&server, lines);
         assert_eq!(text(&answer), "<p>127.0.0.1 http http://inner/x?q inner</p>");
@@ -217,7 +217,7 @@ fn who_asks_is_what_a_trusted_neighbour_says() {
             session(&answer)
         );
     }
-    let settings = "secret \"secret\"; trust \"127.0.0.1\"";
+    let settings = "secret \"secret\"; trusted-proxies \"127.0.0.1\"";
     let (_folder, server) = site(&[("site/x.lhtml", content)], settings, "");
     let answer = ask(&server, lines);
     assert_eq!(text(&answer), "<p>192.0.2.1 https https://a.example/x?q a.example</p>");

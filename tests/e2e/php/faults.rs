@@ -272,7 +272,7 @@ fn files_that_scripts_name_are_sent_from_configured_folders_only() {
         );
         send(stream, &answer(&head))
     });
-    let settings = format!("sendfile {private:?}; accel \"/protected/\" {private:?}");
+    let settings = format!("sendfile {private:?}; accel-redirect \"/protected/\" {private:?}");
     let server = serve(&folder, &app.step(folder.path(), &settings));
     for query in ["path", "address"] {
         let whole = get(&server, &format!("/x.php?{query}"));

@@ -165,7 +165,7 @@ fn scripts_are_told_what_a_trusted_neighbour_says() {
         let mut told: serde_json::Value = serde_json::from_slice(&ask(&server, &request).body).unwrap();
         told["server"].take()
     };
-    let trusting = told("trust \"127.0.0.0/8\" \"::1\"");
+    let trusting = told("trusted-proxies \"127.0.0.0/8\" \"::1\"");
     for (name, value) in [
         ("REMOTE_ADDR", "192.0.2.1"),
         ("HTTPS", "on"),
@@ -175,7 +175,7 @@ fn scripts_are_told_what_a_trusted_neighbour_says() {
     ] {
         assert_eq!(trusting[name], value, "{name}");
     }
-    for settings in ["", "trust \"192.0.2.0/24\""] {
+    for settings in ["", "trusted-proxies \"192.0.2.0/24\""] {
         let wary = told(settings);
         assert_eq!((&wary["REMOTE_ADDR"], wary.get("HTTPS")), (&"127.0.0.1".into(), None), "{settings}");
         assert_eq!(wary["SERVER_PORT"], "80");

@@ -301,7 +301,7 @@ fn parts() {
     }
     assert_eq!(decide("", "Content-Range: bytes 2-5/10\r\n", "4", &rules), unusable, "not asked for");
     assert_eq!(decide(asked, "Content-Range: bytes 2-5/10\r\n", "3", &rules), unusable);
-    let uneven = Rules { uneven_parts: true, ..Rules::default() };
+    let uneven = Rules { mismatched_ranges: true, ..Rules::default() };
     let kept = |last, total| Ok((206, Extent::Part { first: 2, last, total: Some(total) }, false));
     assert_eq!(decide(asked, "Content-Range: bytes 2-5/10\r\n", "3", &uneven), kept(4, 10));
     assert_eq!(decide(asked, "Content-Range: bytes 2-9/10\r\n", "7", &uneven), kept(8, 9));

@@ -40,7 +40,7 @@ pub struct PageSettings {
     pub trusted: Vec<Cidr>,
     /// How long what is known of a page's files is believed without a look, in milliseconds; `None`: as long as of the
     /// site's files.
-    pub recheck_ms: Option<u64>,
+    pub file_check_interval_ms: Option<u64>,
 }
 
 /// An SQLite database.
@@ -72,7 +72,7 @@ impl Default for PageSettings {
             secret: None,
             upstreams: Vec::new(),
             trusted: Vec::new(),
-            recheck_ms: None,
+            file_check_interval_ms: None,
         }
     }
 }

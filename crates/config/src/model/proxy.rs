@@ -281,7 +281,7 @@ pub struct StoreBudget {
     /// [`MEMORY_BYTES_DEFAULT`](Self::MEMORY_BYTES_DEFAULT) where there is no limit.
     pub memory_bytes_max: Option<u64>,
     /// Objects in memory.
-    pub hot_objects_max: u64,
+    pub memory_objects_max: u64,
     /// Folders, one for each volume, and the bytes that each may hold.
     pub disks: Vec<(PathBuf, u64)>,
 }
@@ -293,6 +293,6 @@ impl StoreBudget {
 
 impl Default for StoreBudget {
     fn default() -> Self {
-        Self { memory_bytes_max: None, hot_objects_max: 1_000_000, disks: Vec::new() }
+        Self { memory_bytes_max: None, memory_objects_max: 1_000_000, disks: Vec::new() }
     }
 }

@@ -114,7 +114,7 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     Setting::lifetime("hit-for-miss", "hit-for-miss \"60s\"", |cache| &mut cache.rules.hit_for_miss_s),
     Setting::flag("close-delimited", "close-delimited #false", |cache| &mut cache.rules.close_delimited),
     Setting::flag("language-select", "language-select #true", |cache| &mut cache.rules.language_select),
-    Setting::flag("uneven-parts", "uneven-parts #true", |cache| &mut cache.rules.uneven_parts),
+    Setting::flag("mismatched-ranges", "mismatched-ranges #true", |cache| &mut cache.rules.mismatched_ranges),
 ];
 
 /// `None` when it is the setting of the top level that was meant.
@@ -122,7 +122,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
     let is_of_top = |name: &str| PROPERTIES_OF_TOP.contains(&name);
     if let Some(memory) = node.properties.iter().find(|property| is_of_top(&property.name)) {
         let draft = reader.report.add(Code::WrongPlace, memory.span, "how much is held is said for all sites together");
-        draft.label("at the top level: store memory=\"256MiB\" hot-objects=1000000");
+        draft.label("at the top level: store memory=\"256MiB\" memory-objects=1000000");
         return None;
     }
     reader.shape(node, &CACHE.shape);

@@ -121,7 +121,7 @@ pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
         match behind {
             None => draft.note("as in: cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\""),
             Some(name) => draft.note(format!(
-                "what `{name}` answers is kept by a site in front of it: site \"www.example.com\" {{ cache; proxy \"http://127.0.0.1:8081\" }} and site {{ listen \"127.0.0.1:8081\"; {name} … {{ trust \"127.0.0.1\" }} }}"
+                "what `{name}` answers is kept by a site in front of it: site \"www.example.com\" {{ cache; proxy \"http://127.0.0.1:8081\" }} and site {{ listen \"127.0.0.1:8081\"; {name} … {{ trusted-proxies \"127.0.0.1\" }} }}"
             )),
         };
     }

@@ -47,8 +47,8 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         },
     ),
     Setting::list(
-        "split",
-        Shape::values(1, "split \".php\""),
+        "script-extensions",
+        Shape::values(1, "script-extensions \".php\""),
         &List { read: suffixes, show: String::clone, field: |php: &mut Php| &mut php.split },
     ),
     Setting::value(
@@ -67,7 +67,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     })
     .repeated(),
     Setting::list(
-        "trust",
+        "trusted-proxies",
         TRUST,
         &List { read: networks, show: Cidr::to_string, field: |php: &mut Php| &mut php.trusted },
     ),
@@ -86,8 +86,8 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         },
     ),
     Setting::custom(
-        "accel",
-        Shape::value("accel \"/protected/\" \"/srv/private\"").takes(2, 2),
+        "accel-redirect",
+        Shape::value("accel-redirect \"/protected/\" \"/srv/private\"").takes(2, 2),
         accel,
         |writer, name, php| {
             for (prefix, folder) in &php.accel {

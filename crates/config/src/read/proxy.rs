@@ -71,7 +71,7 @@ const TLS: Group<OriginTls> = Group {
     block: &[],
 };
 /// Networks whose claims about the client are trusted.
-pub(super) const TRUST: Shape = Shape::values(1, "trust \"10.0.0.0/8\" \"2001:db8::/32\"");
+pub(super) const TRUST: Shape = Shape::values(1, "trusted-proxies \"10.0.0.0/8\" \"2001:db8::/32\"");
 
 /// The settings of `proxy`, its origins included.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
@@ -132,7 +132,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
         },
     ),
     Setting::list(
-        "trust",
+        "trusted-proxies",
         TRUST,
         &List { read: networks, show: Cidr::to_string, field: |draft: &mut Draft| &mut draft.proxy.trusted },
     ),

@@ -100,7 +100,7 @@ fn homes() -> [(&'static str, Vec<&'static str>); 12] {
         ("belongs in the first block of a `route`", vec!["match"]),
         ("belongs in the block of `timeouts`", names(process::TIMEOUTS.block)),
         ("belongs in the block of `log`", names(log::LOG.block)),
-        ("belongs in the block of `proxy`, `php`, `pages` or `page`", vec!["trust"]),
+        ("belongs in the block of `proxy`, `php`, `pages` or `page`", vec!["trusted-proxies"]),
         ("belongs in the block of `proxy`", in_proxy),
         ("belongs in the block of `php`", names(php::SETTINGS)),
         ("belongs in the block of a site's `cache`", names(cache::SETTINGS)),
@@ -135,7 +135,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("fastcgi_pass", "php"),
     ("fastcgi_param", "env"),
     ("fastcgi_index", "index"),
-    ("fastcgi_split_path_info", "split"),
+    ("fastcgi_split_path_info", "script-extensions"),
     ("php_fastcgi", "php"),
     ("fastcgi", "php"),
     ("reverse_proxy", "proxy"),
@@ -154,6 +154,14 @@ const FOREIGN: &[(&str, &str)] = &[
     ("proxy_cache_valid", "ttl"),
     ("default-ttl", "ttl"),
     ("grace", "stale-while-revalidate"),
+    // Earlier names of our own settings.
+    ("accel", "accel-redirect"),
+    ("hot-objects", "memory-objects"),
+    ("recheck", "file-check-interval"),
+    ("split", "script-extensions"),
+    ("trust", "trusted-proxies"),
+    ("trusted_proxies", "trusted-proxies"),
+    ("uneven-parts", "mismatched-ranges"),
 ];
 
 impl Reader<'_> {
@@ -257,14 +265,14 @@ impl Reader<'_> {
             self.report.add(Code::SettingUnknown, node.span, String::new());
             return;
         }
-        let foreign = FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours));
+        let foreign = foreign(name, allowed);
         let home = homes().into_iter().find(|(_, names)| names.contains(&name));
         if let (None, Some((home, _))) = (foreign, home) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;
         }
-        let near = foreign.map(|(_, ours)| *ours).or_else(|| nearest(name, allowed));
+        let near = foreign.or_else(|| nearest(name, allowed));
         let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{name}`"));
         if let Some(near) = near {
             draft.label(format!("did you mean `{near}`?"));
@@ -292,6 +300,11 @@ pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> boo
         _ => {}
     }
     off
+}
+
+/// The allowed name for one that people bring along from elsewhere.
+fn foreign(name: &str, allowed: &[&str]) -> Option<&'static str> {
+    FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours)).map(|(_, ours)| *ours)
 }
 
 /// A property by name; of several the last, as KDL has it.

@@ -52,7 +52,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
         },
     ),
     Setting::read_only("log", Shape::any(), |reader, node, draft| draft.site.log = draft.logs.site(reader, node)),
-    Setting::duration("recheck", "recheck \"1s\"", 0..=86_400_000, |draft| &mut draft.site.recheck_ms),
+    Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |draft| &mut draft.site.file_check_interval_ms),
     Setting::flag("watch", "watch #true", |draft| &mut draft.site.watch),
 ];
 
@@ -68,14 +68,14 @@ pub(super) struct Draft {
 pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// How long what is known of a file is believed, when nothing is said about it, in milliseconds.
-pub const RECHECK_MS_DEFAULT: u64 = 1_000;
+pub const FILE_CHECK_INTERVAL_MS_DEFAULT: u64 = 1_000;
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> Site {
     reader.shape(node, &SHAPE);
     draft.site = Site {
         place: reader.place(node.span),
         hosts: hosts(reader, node),
-        recheck_ms: RECHECK_MS_DEFAULT,
+        file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT,
         log: draft.logs.of_all_sites(),
         ..Site::default()
     };
@@ -99,7 +99,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> S
 
 /// Prints the settings that are no steps, without listeners and the log.
 pub(crate) fn write(writer: &mut SettingWriter, site: &Site) {
-    let default = Draft { site: Site { recheck_ms: RECHECK_MS_DEFAULT, ..Site::default() }, ..Draft::default() };
+    let default = Draft { site: Site { file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT, ..Site::default() }, ..Draft::default() };
     let settings = Site { block: Vec::new(), ..site.clone() };
     write_block(writer, SETTINGS, &Draft { site: settings, ..Draft::default() }, &default);
 }

@@ -18,19 +18,19 @@ const DISKS_MAX: usize = 64;
 const MEMORY_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 44;
 
 /// Objects in memory.
-pub const HOT_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
+pub const MEMORY_OBJECTS: RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// Bytes of one folder.
 const DISK_BYTES: RangeInclusive<u64> = 1 << 24..=1 << 50;
 
 /// `store`.
 pub(super) const STORE: Group<StoreBudget> = Group {
-    shape: Shape::none("store memory=\"256MiB\" hot-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }")
+    shape: Shape::none("store memory=\"256MiB\" memory-objects=1000000 { disk \"/var/cache/flatout\" \"10GiB\" }")
         .may_have_block()
-        .needs("memory, hot-objects or a disk"),
+        .needs("memory, memory-objects or a disk"),
     properties: &[
         Setting::size("memory", "", MEMORY_BYTES, |budget| &mut budget.memory_bytes_max),
-        Setting::number("hot-objects", "", HOT_OBJECTS, |budget| &mut budget.hot_objects_max),
+        Setting::number("memory-objects", "", MEMORY_OBJECTS, |budget| &mut budget.memory_objects_max),
     ],
     block: &[Setting::custom(
         "disk",

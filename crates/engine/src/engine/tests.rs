@@ -112,7 +112,7 @@ pub(crate) fn site(hosts: &[&str], block: Block) -> Site {
     Site {
         hosts: hosts.iter().map(|&host| host.into()).collect(),
         listeners: vec![0],
-        recheck_ms: 1000,
+        file_check_interval_ms: 1000,
         log: Some(3),
         block,
         ..Site::default()

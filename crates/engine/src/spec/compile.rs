@@ -321,11 +321,12 @@ impl Compiler<'_> {
             return None;
         }
         let realm = site.hosts.first().map_or("*", String::as_str);
-        let same = |other: &&Arc<PagesStep>| other.is(realm, &folder.root, settings, site.recheck_ms, watched);
+        let same =
+            |other: &&Arc<PagesStep>| other.is(realm, &folder.root, settings, site.file_check_interval_ms, watched);
         let known = self.previous.and_then(|previous| previous.active.iter().find(same)).cloned();
         let step = known.unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&folder.root), watched.then(|| Arc::clone(&folder.epoch)));
-            Arc::new(PagesStep::new(realm, root, settings.clone(), only, site.recheck_ms, epoch))
+            Arc::new(PagesStep::new(realm, root, settings.clone(), only, site.file_check_interval_ms, epoch))
         });
         self.spec.active.push(step);
         self.spec.active_places.push(place.clone());
@@ -457,7 +458,15 @@ impl Compiler<'_> {
             if trusted.is_empty() { Arc::clone(&folder.root) } else { Arc::new(folder.root.trusting(trusted.clone())) };
         let folders = [Arc::clone(&folder.root)].into_iter().chain(trusted).collect();
         let sources = self.sources(&settings.root, site);
-        let mut files = FilesSpec { id: 0, root, folders, settings, recheck_ms: site.recheck_ms, epoch, sources };
+        let mut files = FilesSpec {
+            id: 0,
+            root,
+            folders,
+            settings,
+            file_check_interval_ms: site.file_check_interval_ms,
+            epoch,
+            sources,
+        };
         if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
             return index as u32;
         }

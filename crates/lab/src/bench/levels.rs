@@ -99,7 +99,7 @@ impl Bench {
             check_ports(plan, &ask, ports)?;
         }
         if let (Some(count), false) = (ask.sources, ports.has_more) {
-            let text = format!("--sources {count} needs a server at an address of 127.0.0.0/8");
+            let text = format!("--source-addresses {count} needs a server at an address of 127.0.0.0/8");
             return Err(BenchError::Plan(PlanError::Meaningless(text)));
         }
         // If the server's counters are unreadable now, fail early instead of after a level.

@@ -47,7 +47,7 @@ impl std::fmt::Display for PortsShort {
         )?;
         if ports.has_more {
             let enough = (needed / per_source.max(1) as f64).ceil();
-            write!(formatter, "give --sources {enough:.0} to connect from so many addresses of 127.0.0.0/8")
+            write!(formatter, "give --source-addresses {enough:.0} to connect from so many addresses of 127.0.0.0/8")
         } else {
             formatter.write_str(
                 "ask for less, keep connections alive, widen net.ipv4.ip_local_port_range, or spread the run over agents",
@@ -156,14 +156,17 @@ mod tests {
         let each = Visit::Connection { calls: 1 };
         assert!(ports.check(&open(470.0, 600, each.clone()), 1).is_ok());
         let short = ports.check(&open(471.0, 600, each.clone()), 1).unwrap_err();
-        assert!(short.to_string().contains("28232 ports each") && !short.to_string().contains("--sources"), "{short}");
+        assert!(
+            short.to_string().contains("28232 ports each") && !short.to_string().contains("--source-addresses"),
+            "{short}"
+        );
         // A run that is over before uses no more than it opens.
         assert!(ports.check(&open(1_000.0, 20, each.clone()), 1).is_ok());
         assert!(ports.check(&open(1_000.0, 600, Visit::Request), 1).is_ok());
         let loopback = Ports::of("32768\t60999\n", "2\n", "127.0.0.1".parse().unwrap());
         assert!(loopback.check(&open(28_000.0, 600, each.clone()), 1).is_ok());
         let short = loopback.check(&open(60_000.0, 600, each.clone()), 1).unwrap_err();
-        assert!(short.to_string().contains("give --sources 3 "), "{short}");
+        assert!(short.to_string().contains("give --source-addresses 3 "), "{short}");
         assert!(loopback.check(&open(60_000.0, 600, each), 3).is_ok());
         let held = Plan { connections: 30_000, ..Plan::default() };
         assert!(loopback.check(&held, 1).is_err() && loopback.check(&held, 2).is_ok());

@@ -215,7 +215,7 @@ fn a_level_that_cannot_be_run_costs_no_other() {
     let report = bench.finish().unwrap();
     assert_eq!(reasons_of(&report.run), [vec![], vec![InvalidReason::PartMissing]]);
     let text = report.run.steps[1].evidence.part_missing.as_deref().unwrap();
-    assert!(text.contains("give --sources"), "{text}");
+    assert!(text.contains("give --source-addresses"), "{text}");
     // A run that has nothing else is refused.
     let mut bench = Bench::prepare(BenchSpec { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
     assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none());

@@ -58,7 +58,7 @@ impl Meta for Note {
 pub(crate) type TestStore = Store<Note>;
 
 pub(crate) fn settings(memory_bytes_max: u64) -> StoreSettings {
-    StoreSettings { memory_bytes_max, hot_objects_max: 1_000_000, descriptors_max: 100, disks: Vec::new() }
+    StoreSettings { memory_bytes_max, memory_objects_max: 1_000_000, descriptors_max: 100, disks: Vec::new() }
 }
 
 pub(crate) fn open(settings: StoreSettings) -> Arc<TestStore> {
@@ -287,7 +287,7 @@ fn the_log_is_forgotten_and_nothing_purged_comes_back() {
 fn threads_share_the_store() {
     const KEYS: u64 = 64;
     const OPERATIONS: usize = 50_000;
-    let store = open(StoreSettings { hot_objects_max: 40, ..settings(60_000) });
+    let store = open(StoreSettings { memory_objects_max: 40, ..settings(60_000) });
     std::thread::scope(|scope| {
         for seed in 1..=4_u64 {
             let store = &store;

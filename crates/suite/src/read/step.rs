@@ -30,7 +30,7 @@ const SETTINGS: &[&str] = &[
 const VIEWS: &[&str] = &["httperf", "webstone", "ptester", "wrk", "autobench"];
 
 /// Options of the bench that the engine itself gives, or that make no sense in a suite.
-const OWN_OPTIONS: &[&str] = &["--json", "--agents", "--listen", "--trust", "--tui", "--no-tui", "--bundle"];
+const OWN_OPTIONS: &[&str] = &["--json", "--agents", "--listen", "--certs", "--tui", "--no-tui", "--bundle"];
 
 impl Reader<'_> {
     pub(super) fn step(&mut self, node: &Node) -> Step {

@@ -1,6 +1,7 @@
 //! Selection of a step's measures for its table and its charts.
 
 use crate::document::{StepEntry, SuiteReport};
+use flatout_report::command::current_name;
 
 /// In this order, where they say something of the step.
 const USUAL: &[&str] = &[
@@ -92,6 +93,6 @@ fn has_large(step: &StepEntry) -> bool {
 
 /// Returns whether connections are opened during the measurement.
 fn opens_many(step: &StepEntry) -> bool {
-    let asks = |argument: &String| matches!(argument.as_str(), "--close" | "--per" | "--calls");
+    let asks = |argument: &String| matches!(current_name(argument), "--close" | "--arrival-unit" | "--calls");
     step.bench.iter().any(asks)
 }

@@ -8,6 +8,7 @@ use super::{Runs, combination, effects, pictures};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
 use flatout_report::classic::Classic;
+use flatout_report::command::current_name;
 use flatout_units::show;
 use maud::{Markup, html};
 
@@ -135,7 +136,7 @@ fn capacity(step: &StepEntry) -> Markup {
 
 /// The answer to a question of the bench, in its own sentence.
 fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
-    let asks = |argument: &String| matches!(argument.as_str(), "--find-knee" | "--overload" | "--vs");
+    let asks = |argument: &String| matches!(current_name(argument), "--find-knee" | "--overload" | "--compare");
     if !step.bench.iter().any(asks) {
         return html! {};
     }

@@ -532,7 +532,7 @@ fn nobody_reads_what_was_replaced() {
     const KEYS: usize = 24;
     const DISK_HITS: u64 = 400;
     let place = Place::new("versions");
-    let store = open(StoreSettings { hot_objects_max: 6, ..place.settings(60_000, 150_000) });
+    let store = open(StoreSettings { memory_objects_max: 6, ..place.settings(60_000, 150_000) });
     let newest: Vec<_> = (0..KEYS).map(|_| std::sync::Mutex::new(0_u64)).collect();
     let promised: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let (is_over, disk_hits) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -22,7 +22,7 @@ proptest! {
         ], 1..40)
     ) {
         let place = Place::new("property");
-        let mut store = open(StoreSettings { hot_objects_max: 5, ..place.settings(1 << 20, 1 << 24) });
+        let mut store = open(StoreSettings { memory_objects_max: 5, ..place.settings(1 << 20, 1 << 24) });
         let mut model: BTreeMap<(u8, u8), (u8, Purged)> = BTreeMap::new();
         for step in steps {
             match step {
@@ -49,7 +49,7 @@ proptest! {
                 }
                 Step::Restart => {
                     drop(store);
-                    store = open(StoreSettings { hot_objects_max: 5, ..place.settings(1 << 20, 1 << 24) });
+                    store = open(StoreSettings { memory_objects_max: 5, ..place.settings(1 << 20, 1 << 24) });
                 }
                 Step::Crowd => {
                     for number in 0..10 {
