@@ -101,7 +101,7 @@ fn init(folder: &Path) -> Result<(), String> {
     let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     trust::init(folder, unix_s).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let told = format!(
-        "{} is good for a year. Copy it to every machine that takes part; who has it may take part.\n",
+        "{} is valid for a year. Copy it to every machine that takes part; anyone who has it can take part.\n",
         folder.display()
     );
     output::show(&told).map_err(|error| format!("cannot write the output: {error}"))
@@ -150,7 +150,7 @@ impl Drop for BenchShare {
 
 impl AgentWork for BenchShare {
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String> {
-        let no_task = || "the task is none that this version knows".to_owned();
+        let no_task = || "this version does not know the task".to_owned();
         let words: Option<Vec<String>> = task["arguments"]
             .as_array()
             .ok_or_else(no_task)?
@@ -212,7 +212,7 @@ impl AgentWork for BenchShare {
         }
         let words = fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
         let words: String = words.trim().chars().take(WORDS_BYTES_MAX).collect();
-        Some(Err(if words.is_empty() { format!("the bench ended with {status}") } else { words }))
+        Some(Err(if words.is_empty() { format!("the bench exited with {status}") } else { words }))
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn end_with_agent() -> Result<(), String> {
     let agent = getppid();
     let set = set_parent_process_death_signal(Some(Signal::TERM));
     set.map_err(|error| format!("the kernel cannot end this with its agent: {error}"))?;
-    // Whoever was gone before the kernel was told sends no signal.
+    // Anyone who was gone before the kernel was told sends no signal.
     if getppid() == agent && agent.is_some() { Ok(()) } else { Err("the agent has gone".to_owned()) }
 }
 
@@ -249,7 +249,7 @@ pub(crate) struct AgentsPlan<'a> {
     pub(crate) require: &'a [Threshold],
 }
 
-/// Waits for all agents, has them make the load together, and makes one result of theirs.
+/// Waits for all agents, has them make the load together, and merges their results.
 pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let names = command::inputs(plan.words);
     let read = |name: &String| fs::read(name).map_err(|error| format!("cannot read {name}: {error}"));

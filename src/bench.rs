@@ -129,17 +129,17 @@ fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static 
     if has_failed {
         (FAILED, "")
     } else if interrupted {
-        (INVALID, "the run was ended before its time; its figures cover the part that ran")
+        (INVALID, "the run was interrupted; its figures cover the part that ran")
     } else if !run.has_sound() {
         (INVALID, "no figure of this run holds; the report says why, and what to do")
     } else if !run.is_whole() {
-        (INVALID, "a part of what was asked for could not be measured; the figures are those of the rest")
+        (INVALID, "a requested part could not be measured; the figures are those of the rest")
     } else if is_missed {
         (MISSED, "")
     } else if is_uncertain {
         (INVALID, "inconclusive: the required figure is not valid; the report says why")
     } else if is_strict && !run.is_valid() {
-        (INVALID, "not every figure holds, and --strict asks for that; the report says which and why")
+        (INVALID, "not every figure holds, which --strict requires; the report says which and why")
     } else {
         (0, "")
     }

@@ -47,7 +47,7 @@ pub(crate) struct CompareArgs {
 /// Runs the verb.
 pub(crate) fn run(args: &CompareArgs) -> ExitCode {
     if !args.results.len().is_multiple_of(2) {
-        return complain("give pairs of results: A B, and more of them", USAGE);
+        return complain("give one or more pairs of results: A B", USAGE);
     }
     let mut pairs = Vec::new();
     for pair in args.results.chunks_exact(2) {

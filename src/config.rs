@@ -146,7 +146,7 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         return Ok(found.clone());
     }
     let names: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
-    Err(format!("there is no configuration; looked for {}", names.join(", ")))
+    Err(format!("no configuration found; searched for {}", names.join(", ")))
 }
 
 /// Prints what is wrong, and how much of it there is.
@@ -356,7 +356,7 @@ fn hash_argon2(password: &str) -> Result<String, String> {
 /// bcrypt sees 72 bytes only; a longer password is refused rather than cut.
 fn hash_bcrypt(password: &str) -> Result<String, String> {
     if password.len() >= 72 {
-        return Err("bcrypt takes at most 71 bytes; argon2 takes more".into());
+        return Err("bcrypt accepts at most 71 bytes; argon2 accepts more".into());
     }
     bcrypt::hash(password, BCRYPT_COST).map_err(|error| format!("cannot hash: {error}"))
 }
@@ -415,7 +415,7 @@ fn explain_reason(reason: InvalidReason) -> String {
         .map(|(figure, soundness)| format!("  {:<12}{} ({})", figure.name(), soundness.words(), figure.text()))
         .collect();
     let touched = if touched.is_empty() {
-        "It touches no figure: all figures hold.".to_owned()
+        "It affects no figure: all figures hold.".to_owned()
     } else {
         format!("It may touch these figures:\n{}", touched.join("\n"))
     };

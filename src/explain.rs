@@ -128,7 +128,7 @@ impl ExplainArgs {
 fn ask_running(candidates: &[Candidate], question: &Question) -> Result<CacheReply, String> {
     match ask(candidates, "GET", &cache_target(question)) {
         Ok(reply) if reply.status == 200 => serde_json::from_str(&reply.body)
-            .map_err(|error| format!("the running flatout's answer makes no sense to this version: {error}")),
+            .map_err(|error| format!("this version cannot read the running flatout's response: {error}")),
         Ok(reply) => Err(reply.body.trim_end().trim_start_matches("error: ").to_owned()),
         Err(failure) => Err(failure.text.lines().next().unwrap_or_default().to_owned()),
     }

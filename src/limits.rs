@@ -132,7 +132,7 @@ fn respond(address: SocketAddr, args: LimitsArgs) -> ExitCode {
     eprintln!("bare loop at http://{}/", responder.address());
     match responder.join() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&format!("the bare loop ended: {error}"), FAILED),
+        Err(error) => complain(&format!("the bare loop failed: {error}"), FAILED),
     }
 }
 
@@ -147,7 +147,7 @@ fn parse_probe(text: &str) -> Result<Duration, String> {
     if range.contains(&probe) {
         return Ok(probe);
     }
-    Err(format!("give from {} to {} seconds", range.start().as_secs_f64(), range.end().as_secs()))
+    Err(format!("give {} to {} seconds", range.start().as_secs_f64(), range.end().as_secs()))
 }
 
 #[cfg(test)]

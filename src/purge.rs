@@ -102,7 +102,7 @@ fn report(body: &str, json: bool) -> ExitCode {
         match serde_json::from_str::<PurgeReply>(body) {
             Ok(reply) => format!("{}\n", sentence(&reply)),
             Err(error) => {
-                return Failure::runtime(format!("its answer makes no sense to this version: {error}")).report();
+                return Failure::runtime(format!("this version cannot read its response: {error}")).report();
             }
         }
     };
@@ -117,7 +117,7 @@ fn sentence(reply: &PurgeReply) -> String {
         (false, false) => "purged",
         (true, false) => "made stale",
         (false, true) => "would be purged",
-        (true, true) => "would be made stale",
+        (true, true) => "would be marked as stale",
     };
     let proxies: Vec<String> =
         reply.proxies.iter().map(|purged| format!("{} of the proxy {}", purged.objects, purged.proxy)).collect();

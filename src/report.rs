@@ -58,7 +58,7 @@ pub(crate) fn run(args: &ReportArgs) -> ExitCode {
     let one_only =
         [("--csv", args.csv.is_some()), ("--prometheus", args.prometheus.is_some()), ("--hlog", args.hlog.is_some())];
     if let (Some((flag, _)), true) = (one_only.iter().find(|(_, is_given)| *is_given), args.results.len() > 1) {
-        return complain(&format!("{flag} is of one result; give one"), USAGE);
+        return complain(&format!("{flag} takes one result only"), USAGE);
     }
     match show(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,7 +43,7 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     // The program's own name is whatever it was then; the verb must be the bench.
     let Some((_, words)) = words.split_first().filter(|(_, words)| words.first().is_some_and(|verb| verb == "bench"))
     else {
-        return complain("the result does not say how it was asked for: its command is no `flatout bench`", USAGE);
+        return complain("the result has no command of `flatout bench` to repeat", USAGE);
     };
     let mut words = words.to_vec();
     let missing: Vec<String> = command::not_kept(&report.command)
@@ -52,7 +52,7 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
         .collect();
     if !missing.is_empty() {
         let text = format!(
-            "the run sent {}, which no result keeps; give it again: -- -H '{}: ...'",
+            "the run sent {}, which results do not store; give it again: -- -H '{}: ...'",
             missing.join(" and "),
             missing[0]
         );
@@ -71,7 +71,10 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     }
     let version = env!("CARGO_PKG_VERSION");
     if report.flatout_version != version {
-        eprintln!("flatout rerun: note: the run was made by flatout {}, and this is {version}", report.flatout_version);
+        eprintln!(
+            "flatout rerun: note: the run was measured by flatout {}, and this is {version}",
+            report.flatout_version
+        );
     }
     eprintln!("flatout {line}");
     let program = match std::env::current_exe() {

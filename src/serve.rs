@@ -118,7 +118,7 @@ fn check_folder(folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
     match folder.metadata() {
         Ok(metadata) if !metadata.is_dir() => {
-            return Err(Failure::usage(format!("{shown} is not a folder; name the folder that holds the site")));
+            return Err(Failure::usage(format!("{shown} is not a folder; give the folder that contains the site")));
         }
         Ok(_) => {}
         Err(error) => return Err(Failure::usage(format!("cannot serve {shown}: {error}"))),

@@ -38,13 +38,13 @@ pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
 fn report(arguments: &StatusArgs) -> Result<String, Failure> {
     let reply = arguments.admin.ask("GET", "/status")?;
     if reply.status != 200 {
-        return Err(Failure::runtime(format!("it answered {}: {}", reply.status, reply.body.trim_end())));
+        return Err(Failure::runtime(format!("it responded with {}: {}", reply.status, reply.body.trim_end())));
     }
     if arguments.json {
         return Ok(reply.body);
     }
     let status: Status = serde_json::from_str(&reply.body)
-        .map_err(|error| Failure::runtime(format!("its answer makes no sense to this version: {error}")))?;
+        .map_err(|error| Failure::runtime(format!("this version cannot read its response: {error}")))?;
     // Errors go to standard error, this to standard output: each is asked whether it is a terminal.
     let colour = match arguments.color {
         Color::Auto => io::stdout().is_terminal() && Color::Always.style() == Style::Colour && !no_color(),
@@ -92,7 +92,7 @@ fn render(status: &Status, colour: bool) -> String {
             Some(days) if days < 0 => paint("31", &format!("ended {} days ago", -days)),
             Some(days) if days < DAYS_FEW => paint("33", &format!("{days} days left")),
             Some(days) => format!("{days} days left"),
-            None => "its end is not known".to_owned(),
+            None => "its end is unknown".to_owned(),
         };
         let line = format!("{} ({}): {left}", certificate.hosts.join(" "), certificate.source);
         row(if index == 0 { "certificates" } else { "" }, &line);
@@ -129,7 +129,7 @@ mod tests {
     use super::{Status, duration, render};
 
     #[test]
-    fn durations_have_two_units_at_the_most() {
+    fn durations_have_at_most_two_units() {
         for (seconds, text) in [(0, "0s"), (59, "59s"), (61, "1m 1s"), (3600, "1h 0m"), (90_061, "1d 1h")] {
             assert_eq!(duration(seconds), text);
         }

@@ -165,7 +165,7 @@ struct ProbeArgs {
 
 fn parse_positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| format!("{text:?} is no number above 0"))
+    number.ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
 /// Runs the verb.
@@ -337,10 +337,10 @@ fn lasting(seconds: f64) -> String {
 
 /// This program: it makes every measurement.
 fn own_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("this program's own path is not known: {error}"))
+    std::env::current_exe().map_err(|error| format!("the path of this program is unknown: {error}"))
 }
 
-/// The wish to end, for the threads that watch for signals.
+/// The request to end, for the threads that watch for signals.
 static STOP: StopRequest = StopRequest::new();
 
 /// True if everything is stopped, so that the process may end.
@@ -378,7 +378,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
     if !keeper::is_kept() {
         return match keeper::keep() {
             Ok(code) => ExitCode::from(code),
-            Err(error) => complain(&format!("this program cannot be started once more: {error}"), FAILED),
+            Err(error) => complain(&format!("this program cannot be started again: {error}"), FAILED),
         };
     }
     let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {

@@ -246,14 +246,14 @@ fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
 fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
     let log = read_log(&arguments.log).map_err(|error| unreadable(&error))?;
     if !log.faults.is_empty() && !arguments.skip_malformed {
-        let advice = "\n  --skip-malformed takes the rest";
+        let advice = "\n  use --skip-malformed to skip such lines";
         let error = ReadError::Malformed(arguments.log.clone(), log.faults);
         return Err((format!("{error}{advice}"), FAILED));
     }
     let mined = mine(&log, arguments.top);
     if mined.urls == 0 {
         let name = arguments.log.display();
-        return Err((format!("{name} has no request by GET that was answered with 200{}", skipped(&log)), FAILED));
+        return Err((format!("{name} has no GET request with status 200{}", skipped(&log)), FAILED));
     }
     let Some(path) = &arguments.output else {
         eprintln!("{}", summary(&log, &mined));
@@ -301,7 +301,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
     let kind = match arguments.kind {
         Some(kind) => kind,
         None if path == Path::new("-") => {
-            return Err(("say what standard input is: --as filelist, --as urls or --as log".to_owned(), USAGE));
+            return Err(("give the format of standard input: --as filelist, --as urls or --as log".to_owned(), USAGE));
         }
         None => guess(path).map_err(|error| unreadable(&error))?,
     };

@@ -25,7 +25,6 @@ mod e2e {
     mod lab;
     mod memory;
     mod pages;
-    mod patience;
     mod php;
     mod pictures;
     mod process;
@@ -39,6 +38,7 @@ mod e2e {
     mod smoke;
     mod suite;
     mod syscalls;
+    mod timeouts;
     mod tls;
     mod tool;
     mod upgrade;

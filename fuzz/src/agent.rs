@@ -13,7 +13,7 @@ pub(crate) const FRAME_SEEDS: &[&[u8]] = &[
     b"\xff\xff\xff\xff\x01{",
 ];
 
-/// What happens to a muster, one byte each.
+/// What happens to a coordinator, one byte each.
 pub(crate) const COORDINATOR_SEEDS: &[&[u8]] = &[
     &[0, 8, 16, 16, 16, 16, 16, 16, 16, 16, 24, 32, 40],
     &[0, 0, 8, 9, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 24, 25, 33, 41, 49],
@@ -21,7 +21,7 @@ pub(crate) const COORDINATOR_SEEDS: &[&[u8]] = &[
 ];
 
 pub(crate) fn check_frames(bytes: &[u8]) {
-    for limits in [FrameLimits::KNOWN, FrameLimits::STRANGER] {
+    for limits in [FrameLimits::KNOWN, FrameLimits::UNAUTHENTICATED] {
         assert_three_ways(bytes, |bytes| decode(bytes, limits));
     }
     // An inbox finds the same frames, however they are cut.

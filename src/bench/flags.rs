@@ -192,10 +192,10 @@ pub(crate) struct QuestionArgs {
     #[arg(long, conflicts_with = "agents")]
     pub(super) limit: bool,
     /// Compare counts with the server's access log: common, combined or flatout's JSON format
-    #[arg(long, value_name = "FILE", group = "server_books", conflicts_with = "agents")]
+    #[arg(long, value_name = "FILE", group = "server_counts", conflicts_with = "agents")]
     pub(super) server_log: Option<PathBuf>,
     /// Compare counts with the metrics of a flatout server at this URL
-    #[arg(long, value_name = "URL", group = "server_books", conflicts_with = "agents")]
+    #[arg(long, value_name = "URL", group = "server_counts", conflicts_with = "agents")]
     pub(super) server_metrics: Option<String>,
 }
 
@@ -255,5 +255,5 @@ pub(crate) struct AgentsArgs {
 
 fn parse_share_of(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
-    numbers.filter(|(index, of)| index < of).ok_or_else(|| format!("{text:?} is no share; write 0/3"))
+    numbers.filter(|(index, of)| index < of).ok_or_else(|| format!("{text:?} is not a share; write 0/3"))
 }

@@ -87,7 +87,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     }
     let work = match &request.workload {
         Some(name) => BenchRequests::Chosen(Arc::new(workload::parse_named(name)?)),
-        None => BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())?,
+        None => BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to request".to_owned())?,
     };
     plans(load, request, &work, question).map(|_| ())
 }
@@ -178,7 +178,7 @@ fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
     let number = |text: &str| Sweep::parse(text).map(|sweep| sweep.from).map_err(self::text);
     let (low, high) = (number(low)?, number(high)?);
-    if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} goes from nowhere to nowhere")) }
+    if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} is not a range of rates")) }
 }
 
 fn plans(
@@ -197,7 +197,7 @@ fn plans(
         warm_up: warm_up(load.warm_up.as_deref())?,
         stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),
-        patience_ns: nanoseconds(load.timeout),
+        timeout_ns: nanoseconds(load.timeout),
         seed: load.seed,
         ..Plan::default()
     };
@@ -322,7 +322,7 @@ fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {
         Some(requests) => {
             let burst = u64::from(load.burst.unwrap_or(1).max(1));
             if requests % burst != 0 {
-                return Err(format!("{requests} requests are no whole number of bursts of {burst}"));
+                return Err(format!("{requests} requests are not a whole number of bursts of {burst}"));
             }
             Stop::Count(requests / burst)
         }
@@ -353,8 +353,8 @@ fn speech(request: &RequestArgs) -> Speech {
 
 fn method(asked: Option<&str>) -> Result<Option<String>, String> {
     match asked {
-        Some("CONNECT") => Err("CONNECT is for proxies, and makes no request that could be measured".to_owned()),
-        Some(name) if !is_method(name) => Err(format!("{name:?} is no method")),
+        Some("CONNECT") => Err("CONNECT is for proxies and cannot be measured".to_owned()),
+        Some(name) if !is_method(name) => Err(format!("{name:?} is not a method")),
         method => Ok(method.map(str::to_owned)),
     }
 }
@@ -382,32 +382,32 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
     if let Some(replay) = &request.replay {
         let (path, speed) = match replay.rsplit_once(",x") {
             Some((path, speed)) => {
-                (path, speed.parse::<f64>().map_err(|_| format!("x{speed:?} is no number; write LOG,x10"))?)
+                (path, speed.parse::<f64>().map_err(|_| format!("x{speed:?} is not a number; write LOG,x10"))?)
             }
             None => (replay.as_str(), 1.0),
         };
         if !(speed.is_finite() && speed > 0.0) {
-            return Err("a replay can be made faster or slower, and not turned back".to_owned());
+            return Err("the speed of a replay must be above 0".to_owned());
         }
         let log = read_sound_log(Path::new(path)).map_err(text)?;
         return Replay::of(&log, speed)
             .map(|replay| BenchRequests::Replayed(Arc::new(replay)))
             .map_err(|faults| format!("{path}: {faults}"));
     }
-    BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to ask for".to_owned())
+    BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to request".to_owned())
 }
 
 /// `1%` or `0.01`: above 0, at most 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let share = number.trim().parse::<f64>().map_err(|_| format!("{text:?} is no share; write 1% or 0.01"))? / scale;
+    let share = number.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a share; write 1% or 0.01"))? / scale;
     if share > 0.0 && share <= 1.0 { Ok(share) } else { Err(format!("{text:?} is not above 0 and at most 100%")) }
 }
 
 /// `1` or `1%`, as a share.
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
-    number.parse::<f64>().map(|percent| percent / 100.0).map_err(|_| format!("{text:?} is no percentage"))
+    number.parse::<f64>().map(|percent| percent / 100.0).map_err(|_| format!("{text:?} is not a percentage"))
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

@@ -56,8 +56,8 @@ fn django_pages_and_sessions_belong_to_their_own_visitor() {
         look(true);
         visitors[2].get("/news").expect_hit(kind);
         if kind == "recipe" {
-            let stranger = Visitor::new(&stage.folder, &server, "stranger").with_cookie("_ga=GA1.2.3.4");
-            stranger.get("/").expect_hit("the front page");
+            let guest = Visitor::new(&stage.folder, &server, "guest").with_cookie("_ga=GA1.2.3.4");
+            guest.get("/").expect_hit("the front page");
         }
     }
 }

@@ -54,11 +54,11 @@ fn express_sessions_belong_to_their_own_visitor() {
                     }
                 });
             };
-            look("stranger", false);
+            look("guest", false);
             for visitor in visitors.iter().filter(|visitor| name(visitor) != "nobody") {
                 assert_eq!(visitor.get(&format!("{base}/login?name={}", name(visitor))).status, 302);
             }
-            look("stranger", true);
+            look("guest", true);
         }
     }
 }
@@ -75,9 +75,9 @@ fn express_pages_for_everybody_become_hits() {
         // What says `public` is for visitors with cookies as well.
         together(&visitors, |visitor| visitor.get("/news").expect_hit(kind));
         if kind == "recipe" {
-            let stranger = Visitor::new(&stage.folder, &server, "stranger").with_cookie("_ga=GA1.2.3.4");
-            assert_eq!(stranger.get("/app/").text, "welcome stranger");
-            stranger.get("/app/").expect_hit("the front page");
+            let guest = Visitor::new(&stage.folder, &server, "guest").with_cookie("_ga=GA1.2.3.4");
+            assert_eq!(guest.get("/app/").text, "welcome guest");
+            guest.get("/app/").expect_hit("the front page");
         }
     }
 }

@@ -89,7 +89,7 @@ fn mediawiki_shows_nobody_the_page_of_another() {
     for (kind, server) in stage.kinds(&origin.url(), "MediaWiki") {
         stage.folder.write("cache-address", server.address.to_string().as_bytes());
         let visitors: Vec<_> =
-            ["Alice", "Bob", "nobody", "stranger"].map(|name| Visitor::new(&stage.folder, &server, name)).into();
+            ["Alice", "Bob", "nobody", "guest"].map(|name| Visitor::new(&stage.folder, &server, name)).into();
         let look = |logged_in: bool| {
             together(&visitors, |visitor| {
                 let user = Some(visitor.name.as_str()).filter(|name| logged_in && ["Alice", "Bob"].contains(name));
@@ -104,10 +104,10 @@ fn mediawiki_shows_nobody_the_page_of_another() {
         together(&visitors[..2], log_in);
         look(true);
         // MediaWiki's own s-maxage makes hits of anonymous pages.
-        let stranger = Visitor::new(&stage.folder, &server, "another");
+        let guest = Visitor::new(&stage.folder, &server, "another");
         for target in ["/wiki/AC%2FDC", "/wiki/Main_Page"] {
-            stranger.get(target);
-            stranger.get(target).expect_hit(target);
+            guest.get(target);
+            guest.get(target).expect_hit(target);
         }
         if kind == "recipe" {
             let alice = &visitors[0];
@@ -116,9 +116,9 @@ fn mediawiki_shows_nobody_the_page_of_another() {
             let answer = call(alice, &form);
             assert_eq!(answer["edit"]["result"], "Success", "{answer}");
             // MediaWiki sends PURGE once it has answered.
-            wait_until("strangers see the edit", || stranger.get("/wiki/Main_Page").text.contains("as Alice has it"));
-            stranger.get("/wiki/Main_Page");
-            stranger.get("/wiki/Main_Page").expect_hit("the edited page");
+            wait_until("visitors see the edit", || guest.get("/wiki/Main_Page").text.contains("as Alice has it"));
+            guest.get("/wiki/Main_Page");
+            guest.get("/wiki/Main_Page").expect_hit("the edited page");
         }
     }
 }

@@ -109,7 +109,7 @@ fn check(kind: &str, name: &str, target: &str, page: &Page) {
 }
 
 fn visit(stage: &Stage, kind: &str, server: &Server, post: &str) {
-    let names = ["alice", "bob", "carol", "dave", "nobody", "stranger"];
+    let names = ["alice", "bob", "carol", "dave", "nobody", "guest"];
     let visitors: Vec<_> = names.map(|name| Visitor::new(&stage.folder, server, name)).into();
     let look = |is_known: bool, rounds: u32| {
         together(&visitors, |visitor| {

@@ -107,7 +107,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["purge", "/news"], "write http://host/path"),
         (&["purge", "ftp://a/"], "neither http nor https"),
         (&["purge", "--tag", "a b"], "is no tag"),
-        (&["purge", "--host", "a/b"], "is no host"),
+        (&["purge", "--host", "a/b"], "is not a host"),
         (&["purge", "--all", "--tag", "a"], "cannot be used with"),
         (&["purge", "--prefix", "/blog/"], "write http://host/path"),
     ] {
@@ -165,7 +165,11 @@ fn the_first_lines_say_where_from_and_how_much() {
     assert_eq!(lines[1..], rest);
     assert_eq!(beside_root_warning(&running.stderr()), "");
     let running = accelerate(&["--admin", "off", "--no-cache"]);
-    assert!(running.stdout().contains("\nholding nothing: every request goes to the origin\n"), "{}", running.stdout());
+    assert!(
+        running.stdout().contains("\nholding nothing: every request is forwarded to the origin\n"),
+        "{}",
+        running.stdout()
+    );
 }
 
 #[test]
@@ -264,7 +268,7 @@ fn a_reload_opens_a_store_and_cannot_change_it() {
     assert!(said(&site.order(&["status"])).contains("of 128 MiB"));
     let warning = "\n  warning: store: changed, but a reload cannot change that; flatout upgrade can\n";
     assert!(reload("256MiB", &cached).ends_with(warning));
-    // What is kept stays, also while nothing is asked of it.
+    // Stored responses stay, even without requests.
     assert_eq!(reload("256MiB", &usual), "reloaded, generation 4\n");
     assert_eq!(said(&purge()), "0 objects purged\n");
 }

@@ -2,14 +2,14 @@
 //!
 //! The tables stand in tests/vectors. Each row is sent whole, byte by byte, and with a well-formed request behind it,
 //! which must not be answered after a refusal. What the access log and the counters say must be what the tables say,
-//! to the last line. Slow peers are the subject of `patience`.
+//! to the last line. Slow peers are the subject of `timeout`.
 
 pub(crate) mod exchange;
 pub(crate) mod trapped;
 pub(crate) mod vectors;
 
 use super::harness::{Response, Server, wait_until};
-use super::patience::{CLOSES, wait_until_idle};
+use super::timeouts::{CLOSES, wait_until_idle};
 use super::{http2, tls};
 use exchange::{Way, exchange};
 use flatout_http::refusal::Refusal;
@@ -80,8 +80,8 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
 }
 
 const STREAM_CLOSES: [CloseReason; 10] = [
-    CloseReason::ClientLeft,
-    CloseReason::OriginCut,
+    CloseReason::ClientAborted,
+    CloseReason::OriginTruncated,
     CloseReason::OriginCutBody,
     CloseReason::OriginBodyTimeout,
     CloseReason::OriginBodyMalformed,
@@ -117,18 +117,18 @@ fn run_table(rows: &[Row]) {
     let site = TrappedSite::new();
     let log = site.log_path();
     let server = Server::start(&site.path(), &["--access-log", log.to_str().unwrap()]);
-    let mut ledger = Ledger::default();
-    let descriptors = warm_up(&server, &mut ledger);
+    let mut counts = Counts::default();
+    let descriptors = warm_up(&server, &mut counts);
     wait_until_quiet(&server, descriptors);
     let before_kb = server.memory_kb("RssAnon");
     for row in rows {
         for &way in Way::of(row) {
             let label = format!("{} ({way:?})", row.name);
-            let answers = ledger.expect(&label, row, way);
+            let answers = counts.expect(&label, row, way);
             let responses = exchange(&server, row, way).unwrap_or_else(|error| panic!("{label}: {error}"));
             check_responses(&label, row, &answers, &responses);
             check_fresh_connection(&server, &label);
-            ledger.expect_fresh(&label);
+            counts.expect_fresh(&label);
         }
     }
     wait_until_quiet(&server, descriptors);
@@ -136,15 +136,15 @@ fn run_table(rows: &[Row]) {
     assert!(after_kb <= before_kb + 512, "{before_kb} kB have become {after_kb} kB");
     let (status, counters) = server.stop();
     assert!(status.success(), "{status:?}: {counters}");
-    ledger.check_log(&fs::read(log).unwrap());
-    ledger.check_counters(&counters);
+    counts.check_log(&fs::read(log).unwrap());
+    counts.check_counters(&counters);
 }
 
 /// Puts into the caches what any site's visitors put there, and returns how many descriptors the server then holds.
-fn warm_up(server: &Server, ledger: &mut Ledger) -> usize {
+fn warm_up(server: &Server, counts: &mut Counts) -> usize {
     for path in ["/", "/docs/", "/large.bin"] {
         assert_eq!(server.get(path).status, 200);
-        ledger.expect_fresh("warming up");
+        counts.expect_fresh("warming up");
     }
     // A connection that the server has not closed yet is none of what it holds for good.
     wait_until("all connections are closed", || connections(server) == 0);
@@ -197,7 +197,7 @@ fn check_fresh_connection(server: &Server, label: &str) {
 
 /// What the log and the counters must say in the end.
 #[derive(Default)]
-struct Ledger {
+struct Counts {
     lines: Vec<Line>,
     closes: BTreeMap<&'static str, u64>,
     refusals: BTreeMap<&'static str, u64>,
@@ -212,7 +212,7 @@ struct Line {
     ending: &'static str,
 }
 
-impl Ledger {
+impl Counts {
     /// Notes what `row`, sent in `way`, must leave behind, and returns the answers it must get.
     fn expect(&mut self, label: &str, row: &Row, way: Way) -> Vec<Expected> {
         let mut answers = row.answers.clone();

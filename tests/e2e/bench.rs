@@ -77,7 +77,7 @@ impl UnderWay {
         u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
     }
 
-    /// Waits for its end, with no more than the patience of all tests.
+    /// Waits for its end, with no more than the timeout of all tests.
     fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("the bench ends", || {

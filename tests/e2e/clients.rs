@@ -163,7 +163,7 @@ fn with_input(command: &mut Command, input: &str) -> String {
 }
 
 /// curl 7.87 and 7.88, which Debian 12 has, fail by themselves on the second request of a connection that began with
-/// prior knowledge of HTTP/2, whoever serves (curl/curl#10634; mended in 8.0).
+/// prior knowledge of HTTP/2, with any server (curl/curl#10634; mended in 8.0).
 fn curl_reuses_badly() -> bool {
     let version = run(tool("curl").arg("--version"));
     ["curl 7.87.", "curl 7.88."].iter().any(|bad| version.starts_with(bad))

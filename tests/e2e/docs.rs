@@ -198,7 +198,6 @@ fn every_name_is_in_one_table() {
     }
     twice.sort_unstable();
     let expected = [
-        ("client_left", "endings", "tls"),
         ("file_failed", "files", "endings"),
         ("origin_body_malformed", "endings", "origins"),
         ("origin_body_timeout", "endings", "origins"),

@@ -65,7 +65,10 @@ fn a_script_answers_with_what_its_code_decides() {
     let folder = Folder::with(&[("x.php", b"<?php")]);
     folder.write("flatout.kdl", b"site { php \"unix:/run/none.sock\" { root \".\"; } }");
     let text = stdout(&ask(&folder, &["explain", "http://example.com/x.php"]));
-    assert!(text.contains("A script answers, and its code decides with what.") && !text.contains("Unknown"), "{text}");
+    assert!(
+        text.contains("A script responds; its code determines the response.") && !text.contains("Unknown"),
+        "{text}"
+    );
 }
 
 #[test]

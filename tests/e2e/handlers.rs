@@ -6,7 +6,7 @@ use super::bad_input::exchange::{Peer, Way, exchange_over};
 use super::bad_input::trapped::{CANARY, TrappedSite};
 use super::bad_input::vectors::{Expected, Row, SERVED};
 use super::bad_input::{bad_rows, valid_rows};
-use super::harness::{PATIENCE, Response, Server};
+use super::harness::{Response, Server, TIMEOUT};
 use super::tls::Certificate;
 use flatout_http::refusal::Refusal;
 use flatout_net::ending::CloseReason;
@@ -31,7 +31,7 @@ enum Nature {
     Passes(u16),
     /// Files, and a listing where a folder has no index.
     Lists,
-    /// One answer to whoever reads, whatever is asked for, and files' answers to other methods.
+    /// One answer to anyone who reads, whatever is asked for, and files' answers to other methods.
     Says(u16),
     /// One answer to everything.
     Always(u16),
@@ -211,8 +211,8 @@ fn logged_refusals(traps: &TrappedSite, handler: &str) -> BTreeMap<&'static str,
 
 fn plain(server: &Server, listener: usize) -> TcpStream {
     let stream = TcpStream::connect(server.address_of(listener)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// No step of a test takes longer, however busy the machine; it fails a test that hangs and decides nothing else.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// More than a tick of any kernel's clock, within which two writes of a file may leave the same times.
 pub(crate) const TICK: Duration = Duration::from_millis(60);
@@ -107,7 +107,7 @@ impl Server {
     pub(crate) fn accelerate(url: &str, arguments: &[&str]) -> Self {
         let mut command = flatout();
         command.args(["accelerate", url]);
-        // The user's own admin socket is none of ours.
+        // The user's own admin socket is not ours.
         for (flag, value) in [("--listen", "127.0.0.1:0"), ("--workers", "1"), ("--admin", "off")] {
             if !arguments.contains(&flag) {
                 command.args([flag, value]);
@@ -163,8 +163,8 @@ impl Server {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -284,7 +284,7 @@ impl Response {
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        assert!(start.elapsed() < TIMEOUT, "never: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -82,7 +82,7 @@ fn curl_speaks_it_with_and_without_tls() {
         assert!(curl(&server, "/none", &[flag]).starts_with("HTTP/2 404"));
         assert!(curl(&server, "/a%00", &[flag]).starts_with("HTTP/2 400"));
         assert!(curl(&server, "/", &[flag, "-d", "a=b"]).starts_with("HTTP/2 405"));
-        // The same connection speaks HTTP/1.1 with whoever prefers it.
+        // The same connection speaks HTTP/1.1 with anyone who prefers it.
         assert!(curl(&server, "/", &["--http1.1"]).starts_with("HTTP/1.1 200"));
         let big = folder.path().join(".got");
         run(tool("curl").args(["-sS", "-k", flag, "-o"]).arg(&big).arg(server.url("/big")));
@@ -263,7 +263,7 @@ fn an_idle_connection_is_told_to_leave() {
 }
 
 #[test]
-fn whoever_opens_no_window_is_cut() {
+fn a_client_that_opens_no_window_is_disconnected() {
     let folder = site();
     let log = folder.path().join(".log");
     let arguments = ["--h2c", "--write-timeout", "300ms", "--access-log", log.to_str().unwrap()];
@@ -338,7 +338,7 @@ fn resets_are_named_in_the_log() {
 fn errors_of_either_side_have_their_names() {
     let folder = site();
     let server = h2c(&folder);
-    // DATA of the connection itself: an error of ours to name.
+    // DATA of the connection itself: an error that the server names.
     let mut client = Client::connect(&server, &[]);
     client.send_frame(DATA, 0, 0, b"x");
     let goaway = client.frame_like("GOAWAY", |frame| frame.kind == GOAWAY);

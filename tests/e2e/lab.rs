@@ -104,7 +104,7 @@ fn bench_by(mut command: Command, arguments: &[&str]) -> Bench {
 }
 
 /// What other work on the machine may bring about.
-const BUSY: [&str; 4] = ["client-saturated", "schedule-lag", "crowded", "rate-not-reached"];
+const BUSY: [&str; 4] = ["client-saturated", "schedule-lag", "cpu-contention", "rate-not-reached"];
 
 fn reasons_of(step: &Value) -> Vec<&str> {
     step["invalid"].as_array().unwrap().iter().map(|invalid| invalid["reason"].as_str().unwrap()).collect()

@@ -239,7 +239,7 @@ fn hidden_names_and_links_that_lead_out_are_not_there() {
     }
 }
 
-/// A copy of the site in which links to other packages have become the files that they lead to, as whoever publishes
+/// A copy of the site in which links to other packages have become the files that they lead to, as anyone who publishes
 /// it would make it.
 pub(crate) fn published() -> Folder {
     let site = Folder::new();
@@ -247,7 +247,7 @@ pub(crate) fn published() -> Folder {
     site
 }
 
-/// The requests in an access log as (path, status), the browser's own wish for an icon left out.
+/// The requests in an access log as (path, status), the browser's own request for an icon left out.
 fn logged(log: &Path) -> Vec<(String, u16)> {
     let text = fs::read_to_string(log).unwrap();
     let request = |line: &str| {
@@ -274,7 +274,7 @@ fn a_browser_loads_a_page_with_its_styles_and_scripts() {
     assert!(requests.iter().all(|(_, status)| matches!(status, 200 | 304)), "{requests:?}");
 }
 
-/// A page of ours that asks the browser for every style, script and picture of the site, and counts what it could use.
+/// Our page that asks the browser for every style, script and picture of the site, and counts what it could use.
 #[test]
 fn a_browser_accepts_every_style_script_and_picture() {
     let site = published();

@@ -217,7 +217,7 @@ fn certificates_are_followed_and_a_mismatch_is_not() {
     let fetch =
         |trusted: &str| tool("curl").args(["--silent", "--show-error", "--cacert", trusted, &url]).output().unwrap();
     assert_eq!(fetch(&certificate).stdout, b"here");
-    // A new pair in its place; whoever trusts the old one alone is not content any more.
+    // A new pair in its place; anyone who trusts the old one alone is not content any more.
     let old = format!("{path}/old.crt");
     fs::copy(&certificate, &old).unwrap();
     make_certificate(folder.path(), "site");

@@ -170,7 +170,7 @@ fn a_reload_reads_no_key_again_that_only_root_can_read() {
     fs::rename(site.folder.path().join("other"), &key).unwrap();
     let output = site.order(&["reload"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("let the user of the process read it"), "{}", said(&output));
+    assert!(said(&output).contains("give the user of the process read access"), "{}", said(&output));
 }
 
 /// Root is warned without `user`; with it, a file that the user may not open is explained.
@@ -335,7 +335,7 @@ fn the_service_manager_is_told() {
     configure(&folder, "", &files(folder.path()));
     let socket = folder.path().join("notify");
     let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(super::harness::TIMEOUT)).unwrap();
     let next = || {
         let mut buffer = [0; 1024];
         let count = manager.recv(&mut buffer).unwrap();

@@ -86,7 +86,7 @@ impl Site {
         self.status("pid").as_u64().unwrap() as u32
     }
 
-    /// Stops whoever serves now, also after upgrades, and waits until nobody answers.
+    /// Stops anyone who serves now, also after upgrades, and waits until nobody answers.
     pub(crate) fn stop(&mut self) {
         let path = self.folder.path().join("admin");
         while let Ok(mut stream) = std::os::unix::net::UnixStream::connect(&path) {
@@ -215,7 +215,7 @@ impl Crowd {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(super::harness::TIMEOUT)).unwrap();
     stream
 }
 

@@ -161,7 +161,7 @@ fn what_is_not_tls_is_told_so() {
     ] {
         let _ = server.exchange(bytes);
     }
-    // Nothing at all, and a hello without an end, until patience ends.
+    // Nothing at all, and a hello without an end, until timeout ends.
     let mut silent = server.connect();
     let mut begun = server.connect();
     begun.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").unwrap();

@@ -1,7 +1,7 @@
 //! Upgrades: a new process takes the listeners over, and nobody is refused, cut or reset.
 
 use super::cli::{Running, get};
-use super::harness::{Folder, PATIENCE, flatout, wait_until};
+use super::harness::{Folder, TIMEOUT, flatout, wait_until};
 use super::site::{Crowd, Site, config, configure, files};
 use super::tool::said;
 use std::fs;
@@ -38,7 +38,7 @@ fn twenty_upgrades_under_two_hundred_connections_fail_nothing() {
     });
     println!("{crowd:?}");
     assert!(crowd.answers.load(Ordering::Relaxed) > UPGRADES);
-    // Whoever kept a connection was told that it ends.
+    // Anyone who kept a connection was told that it ends.
     assert!(crowd.farewells.load(Ordering::Relaxed) > 0);
     assert_eq!(get(site.address(), "/").body, b"here");
 }
@@ -53,7 +53,7 @@ fn the_old_process_ends_when_its_last_connection_does() {
     assert_eq!(site.running.wait().code(), Some(0), "{}", site.running.stderr());
     assert_eq!(get(site.address(), "/").body, b"here");
     let said = site.running.stderr();
-    assert!(said.contains("serves; this one finishes what is under way"), "{said}");
+    assert!(said.contains("serves; this one finishes its requests in progress"), "{said}");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn two_servers_do_not_share_an_admin_socket() {
     let begun = Instant::now();
     let output = flatout().arg("run").arg("-c").arg(config(&other)).output().unwrap();
     let text = said(&output);
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIMEOUT);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains(&format!("another flatout (process {}) has the admin socket", site.pid())), "{text}");
     assert!(Path::new(&site.folder.path().join("admin")).exists());

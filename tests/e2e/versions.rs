@@ -1,6 +1,6 @@
 //! A changed file is seen within a second, and no answer mixes two versions, also while files are being replaced.
 
-use super::harness::{Folder, PATIENCE, Response, Server, TICK, read_response};
+use super::harness::{Folder, Response, Server, TICK, TIMEOUT, read_response};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -296,7 +296,7 @@ fn a_download_goes_on_when_its_file_is_renamed_over_and_ends_when_it_is_written_
     let server = Server::start(folder.path(), &[]);
     for (name, whole) in [("renamed", true), ("rewritten", false)] {
         let mut stream = server.connect();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         ask(&mut stream, name);
         let mut first = vec![0; 100_000];
         stream.read_exact(&mut first).unwrap();

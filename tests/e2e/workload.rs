@@ -56,14 +56,14 @@ fn a_set_of_files_is_served_as_its_list_says() {
     assert!(checked.status.success() && stdout(&checked).contains("19773 bytes in the mean"), "{}", stdout(&checked));
     let other = workload(&["make", "web96", path_of(folder.path())]);
     assert_eq!(other.status.code(), Some(2));
-    assert!(stderr(&other).contains("none is overwritten"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("not overwritten"), "{}", stderr(&other));
     let senseless = workload(&["make", "webstone-simple", path_of(&files), "--rate", "5"]);
     assert_eq!(senseless.status.code(), Some(2));
     assert!(stderr(&senseless).contains("are for web96"), "{}", stderr(&senseless));
 }
 
 #[test]
-fn a_log_of_ours_is_mined_in_either_form() {
+fn our_log_is_mined_in_either_form() {
     for format in ["combined", "json"] {
         let folder = Folder::with(&[("a.html", b"0123456789"), ("b.html", b"01234")]);
         let log = folder.path().join("access.log");

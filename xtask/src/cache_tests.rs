@@ -18,7 +18,7 @@ const DOC: &str = "docs/conformance.md";
 const BEGIN: &str = "<!-- cache-tests:begin -->";
 const END: &str = "<!-- cache-tests:end -->";
 const PACKAGE: &str = "target/tools/cache-tests/node_modules/http-cache-tests";
-const START_PATIENCE: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A cache in front of the package's origin.
 struct Subject {
@@ -233,7 +233,7 @@ fn verdicts(subject: &Subject, package: &Path, folder: &Path) -> Outcome<(String
     let mut running = Running(child);
     let start = Instant::now();
     while TcpStream::connect(free).is_err() {
-        if start.elapsed() > START_PATIENCE || running.0.try_wait().cannot("look after a cache")?.is_some() {
+        if start.elapsed() > START_TIMEOUT || running.0.try_wait().cannot("look after a cache")?.is_some() {
             return Err(Failure::from(format!("{} does not listen", subject.name)));
         }
         std::thread::sleep(Duration::from_millis(50));

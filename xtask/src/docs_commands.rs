@@ -58,7 +58,7 @@ pub(crate) fn check(binary: &Path) -> Outcome<()> {
     check_files(binary, &files)
 }
 
-/// The binary built last, so that whoever has just built one tests that one.
+/// The binary built last, so that anyone who has just built one tests that one.
 fn newest_binary() -> PathBuf {
     let built = |profile| shell::target_dir().join(profile).join("flatout");
     let age = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();

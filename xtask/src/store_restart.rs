@@ -30,7 +30,7 @@ const BATCH: u64 = 8192;
 const SAMPLES: u64 = 1000;
 
 /// How long the disk may need for a batch, or the process to start.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 #[derive(Debug, PartialEq)]
 struct Options {
@@ -131,7 +131,7 @@ fn fill(accelerator: &Accelerator, options: &Options) -> Outcome<()> {
                 if written + dropped >= asked {
                     break;
                 }
-                if start.elapsed() > PATIENCE {
+                if start.elapsed() > TIMEOUT {
                     return Err(format!("the disk has {written} of {asked} answers, and no more come").into());
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -182,7 +182,7 @@ impl Accelerator {
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {
             let ended = accelerator.child.try_wait().cannot("look after the accelerator")?;
-            if ended.is_some() || start.elapsed() > PATIENCE {
+            if ended.is_some() || start.elapsed() > TIMEOUT {
                 let said = std::fs::read_to_string(folder.join("said")).unwrap_or_default();
                 return Err(format!("the accelerator does not listen: {}", said.trim()).into());
             }
@@ -214,7 +214,7 @@ impl Client {
     fn connect(address: SocketAddr) -> Outcome<Self> {
         let stream = TcpStream::connect(address).cannot("connect to the accelerator")?;
         stream.set_nodelay(true).cannot("set a socket's option")?;
-        stream.set_read_timeout(Some(PATIENCE)).cannot("set a socket's option")?;
+        stream.set_read_timeout(Some(TIMEOUT)).cannot("set a socket's option")?;
         Ok(Self(BufReader::new(stream)))
     }
 

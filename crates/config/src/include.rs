@@ -168,7 +168,7 @@ impl<'a> Loader<'a> {
         if parent.to_str().is_some_and(glob::is_pattern)
             && glob::is_pattern(pattern.rsplit_once('/').map_or("", |(folder, _)| folder))
         {
-            self.report.add(Code::IncludePattern, value.span, "a star can stand in the last part of a path only");
+            self.report.add(Code::IncludePattern, value.span, "a star is allowed only in the last part of a path");
             return Vec::new();
         }
         let Some(last) = last.filter(|last| glob::is_pattern(last)) else {
@@ -212,7 +212,7 @@ impl<'a> Loader<'a> {
             Err((Code::FileUnreadable, message)) if message.ends_with(NOT_FOUND) => {
                 self.report
                     .add(Code::IncludeNothing, span, format!("there is no file {}", path.display()))
-                    .note("a path is relative to the file it stands in; a pattern, `sites/*.kdl`, may match nothing");
+                    .note("a path is relative to the file that contains it; a pattern such as `sites/*.kdl` may match nothing");
                 Vec::new()
             }
             Err((code, message)) => {

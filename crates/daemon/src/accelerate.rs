@@ -191,7 +191,7 @@ impl StoreView for View {
                 [("output_memory", &**backlog.memory()), ("output_files", &**backlog.disk()), ("contents", &*contents)];
             rows.extend(budgets.map(|(kind, budget)| MetricRow {
                 name: "pages_held_bytes",
-                help: "Bytes that active pages hold: output that waits for clients, contents of requests and answers.",
+                help: "Bytes held by active pages: output that waits for clients, and content of requests and responses.",
                 kind: MetricKind::Gauge,
                 labels: vec![("kind", kind.to_owned())],
                 value: budget.held_bytes(),
@@ -220,7 +220,7 @@ impl StoreView for View {
         for step in self.accelerator.steps() {
             rows.extend(step.standings().into_iter().map(|origin| MetricRow {
                 name: "origin_available",
-                help: "Whether the origin gets requests: 0 while its health checks fail or it is left out.",
+                help: "Whether the origin gets requests: 0 while it is unhealthy or paused.",
                 kind: MetricKind::Gauge,
                 labels: vec![("proxy", step.realm().to_owned()), ("origin", origin.address)],
                 value: u64::from(origin.is_available),
@@ -251,26 +251,26 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
     let gauge = MetricKind::Gauge;
     let counter = MetricKind::Counter;
     let all: [(&'static str, &'static str, MetricKind, u64); 10] = [
-        ("store_memory_bytes", "Bytes that kept answers take in memory.", gauge, stats.memory_bytes),
-        ("store_memory_bytes_limit", "Bytes that kept answers may take in memory.", gauge, stats.memory_bytes_max),
-        ("store_memory_objects", "Kept answers in memory.", gauge, stats.memory_objects),
-        ("store_inserted", "Answers that were kept.", counter, stats.inserted),
-        ("store_evicted", "Answers that had to leave memory for others.", counter, stats.evicted),
+        ("store_memory_bytes", "Bytes of stored responses in memory.", gauge, stats.memory_bytes),
+        ("store_memory_bytes_limit", "Maximum bytes of stored responses in memory.", gauge, stats.memory_bytes_max),
+        ("store_memory_objects", "Stored responses in memory.", gauge, stats.memory_objects),
+        ("store_inserted", "Responses that were stored.", counter, stats.inserted),
+        ("store_evicted", "Responses evicted from memory.", counter, stats.evicted),
         (
             "store_memory_hits",
-            "Look-ups that memory answered, beside those of the workers' own fronts.",
+            "Lookups that found a response in memory, without those in the workers' own caches.",
             counter,
             stats.memory_hits,
         ),
-        ("store_memory_misses", "Look-ups that memory could not answer.", counter, stats.memory_misses),
-        ("store_disk_hits", "Look-ups that a disk answered.", counter, stats.disk_hits),
-        ("store_disk_misses", "Look-ups that no disk could answer.", counter, stats.disk_misses),
-        ("store_purges", "Purges since the store was first made.", counter, stats.generation),
+        ("store_memory_misses", "Lookups that found no response in memory.", counter, stats.memory_misses),
+        ("store_disk_hits", "Lookups that found a response on a disk.", counter, stats.disk_hits),
+        ("store_disk_misses", "Lookups that found no response on any disk.", counter, stats.disk_misses),
+        ("store_purges", "Purges since the store was created.", counter, stats.generation),
     ];
     rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, labels: Vec::new(), value }));
     rows.extend(stats.held.map(|(share, value)| MetricRow {
         name: "memory_held_bytes",
-        help: "Bytes of the memory budget that content takes, by who holds them.",
+        help: "Bytes of the memory budget in use, by holder.",
         kind: gauge,
         labels: vec![("share", share.name().to_owned())],
         value,
@@ -286,12 +286,12 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
             ),
             (
                 "store_volume_full",
-                "Whether the volume takes nothing more because its file system has no room.",
+                "Whether the volume stores nothing new because its file system is full.",
                 gauge,
                 u64::from(volume.state == VolumeState::Full),
             ),
-            ("store_volume_bytes", "Bytes that kept answers take on the volume.", gauge, volume.bytes),
-            ("store_volume_objects", "Kept answers on the volume.", gauge, volume.objects),
+            ("store_volume_bytes", "Bytes of stored responses on the volume.", gauge, volume.bytes),
+            ("store_volume_objects", "Stored responses on the volume.", gauge, volume.objects),
             ("store_volume_written", "Answers written to the volume.", counter, volume.written),
             ("store_volume_dropped", "Answers not written because too much waited already.", counter, volume.dropped),
             ("store_volume_errors", "Reads and writes of the volume that failed.", counter, volume.errors),

@@ -61,7 +61,7 @@ fn of_flags(config: &Config, text: &mut String) -> String {
             let _ = writeln!(text, "forwarding to {}", origins.join(", "));
             let keeps = steps().any(|step| matches!(step, StepKind::Cache(cache) if cache.rules.enabled));
             let holding =
-                if keeps { holding(&config.store) } else { "nothing: every request goes to the origin".into() };
+                if keeps { holding(&config.store) } else { "nothing: every request is forwarded to the origin".into() };
             let _ = writeln!(text, "holding {holding}");
             "accelerating".to_owned()
         }
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!((text.as_str(), what.as_str()), (lines, "accelerating"));
         for steps in ["proxy 3000", "cache off=#true; proxy 3000"] {
             let (text, _) = said(steps);
-            assert!(text.ends_with("\nholding nothing: every request goes to the origin\n"), "{text}");
+            assert!(text.ends_with("\nholding nothing: every request is forwarded to the origin\n"), "{text}");
         }
         assert_eq!(said("files \"/\""), (String::new(), "serving /".to_owned()));
         let (_, what) = said("pages \"/\" { dev }; files \"/\"");

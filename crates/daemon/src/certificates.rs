@@ -188,11 +188,11 @@ impl Certificates {
         }
         match self.load(config) {
             Ok(loaded) => {
-                say("certificates changed: the new ones are shown from now on");
+                say("certificates changed: new connections use the new ones");
                 Some(self.show(loaded))
             }
             Err(failure) => {
-                say(&format!("warning: the new certificates are refused, the old ones stay: {failure}"));
+                say(&format!("warning: the new certificates are invalid, so the old ones stay in use: {failure}"));
                 None
             }
         }
@@ -215,7 +215,9 @@ fn stamp(path: &Path) -> Stamp {
 fn cannot_read(path: &Path, place: &Place, error: &io::Error) -> Failure {
     let at = if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) };
     let advice = match error.kind() {
-        ErrorKind::PermissionDenied => "\n  try: let the user of the process read it, by its group for instance",
+        ErrorKind::PermissionDenied => {
+            "\n  try: give the user of the process read access, for example through its group"
+        }
         _ => "",
     };
     Failure::usage(format!("{at}cannot read {}: {error}{advice}", path.display()))

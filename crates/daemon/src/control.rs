@@ -226,7 +226,7 @@ impl Control {
         };
         let Some(failed) = failed else { return };
         say(&format!(
-            "error: {name} failed: {failed}\n  the other workers finish what is under way, then this process ends"
+            "error: {name} failed: {failed}\n  the other workers finish the requests in progress, then this process exits"
         ));
         self.failed = true;
         if self.workers.phase() == Phase::Serve {
@@ -236,7 +236,7 @@ impl Control {
 
     /// The first call drains, the second aborts.
     fn stop(&mut self) {
-        self.abandon_upgrade("it was asked to stop");
+        self.abandon_upgrade("stop requested");
         let phase = match self.workers.phase() {
             Phase::Serve | Phase::HandOver => Phase::Drain,
             Phase::Drain | Phase::Abandon => Phase::Abandon,
@@ -311,7 +311,9 @@ impl Control {
         }
         let cut = self.connections_cut;
         if cut > 0 {
-            say(&format!("stopped with {cut} connections cut: the drain timeout passed, or a second signal came"));
+            say(&format!(
+                "stopped and closed {cut} connections: the drain timeout expired, or a second signal arrived"
+            ));
         }
         // Pending orders are dropped with the receiver, which notifies their clients; then the last response.
         drop(self.event_receiver);

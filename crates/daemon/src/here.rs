@@ -65,7 +65,7 @@ fn check_port(listener: &Listener) -> Option<String> {
         _ => format!("cannot listen on {address}: {error}"),
     };
     Some(format!(
-        "{}{what}\n  try: another address, or --no-machine-checks to check the text alone",
+        "{}{what}\n  try: another address, or --no-machine-checks to check only the configuration itself",
         at(&listener.place)
     ))
 }

@@ -154,7 +154,7 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
         io::ErrorKind::AddrInUse => {
             let owner = find_port_owner(address.port())
                 .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
-            let mut text = format!("port {} on {} is taken by {owner}", address.port(), address.ip());
+            let mut text = format!("port {} on {} is already in use by {owner}", address.port(), address.ip());
             if let Some(port) = suggest_port(address) {
                 let _ = write!(text, "\n  try: {}", propose(SocketAddr::new(address.ip(), port)));
             }

@@ -61,7 +61,7 @@ impl Rows {
     fn gather(shared: &StatusState) -> Self {
         let mut rows = Self(Vec::new());
         let sum = |pick: fn(&Counters) -> &Counter| shared.sum(|counters| pick(counters).get());
-        rows.counter("requests", "Requests answered, refused ones included.", sum(|c| &c.requests));
+        rows.counter("requests", "Requests with a response, including refused ones.", sum(|c| &c.requests));
         rows.counter("connections_accepted", "Connections accepted.", sum(|c| &c.connections_accepted));
         rows.counter("sent_bytes", "Bytes handed to the kernel, heads and bodies.", sum(|c| &c.bytes_sent));
         rows.counter("received_bytes", "Bytes received.", sum(|c| &c.bytes_received));
@@ -72,40 +72,32 @@ impl Rows {
         );
         rows.counter("accepts_failed", "Times that accept failed otherwise.", sum(|c| &c.accepts_failed));
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
-        rows.counter("tls_handshakes", "TLS handshakes completed, resumed ones included.", sum(|c| &c.tls_handshakes));
-        rows.counter(
-            "tls_resumptions",
-            "TLS handshakes that went on with an earlier session.",
-            sum(|c| &c.tls_resumptions),
-        );
+        rows.counter("tls_handshakes", "TLS handshakes completed, including resumed ones.", sum(|c| &c.tls_handshakes));
+        rows.counter("tls_resumptions", "TLS handshakes that resumed a session.", sum(|c| &c.tls_resumptions));
         rows.family("tls_failures", "TLS sessions that failed, by reason.", "reason", tls_failures(shared));
-        rows.counter("http2_connections", "Connections that went on with HTTP/2.", sum(|c| &c.http2_connections));
+        rows.counter("http2_connections", "Connections that use HTTP/2.", sum(|c| &c.http2_connections));
         rows.counter(
             "http2_streams_cut",
-            "Streams of HTTP/2 that ended before their answer was sent.",
+            "HTTP/2 streams that ended before their response was sent.",
             sum(|c| &c.http2_streams_cut),
         );
         rows.family("responses", "Answers by status class.", "class", status_classes(shared));
-        rows.family("outcomes", "Answers by why they were what they were.", "outcome", outcomes(shared));
+        rows.family("outcomes", "Responses by outcome.", "outcome", outcomes(shared));
         rows.family("refusals", "Refused requests by reason.", "reason", refusals(shared));
         rows.family("closes", "Closed connections by reason.", "reason", closes(shared));
         rows.gauge("connections_open", "Connections open now.", shared.connections_open());
         rows.gauge("workers", "Worker threads.", shared.counters.len() as u64);
         rows.gauge(
             "generation",
-            "Configurations that came into force since the start, the first included.",
+            "Configurations activated since the start, including the first one.",
             shared.generation.load(Ordering::Relaxed),
         );
         rows.counter("reloads_refused", "Reloads that were refused.", shared.reloads_refused.load(Ordering::Relaxed));
-        rows.counter(
-            "upgrades_failed",
-            "Upgrades that came to nothing.",
-            shared.upgrades_failed.load(Ordering::Relaxed),
-        );
+        rows.counter("upgrades_failed", "Upgrades that failed.", shared.upgrades_failed.load(Ordering::Relaxed));
         rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
         rows.0.push(Family {
             name: "build_info",
-            help: "Always 1; the label says what is running.",
+            help: "Always 1; the labels describe the running program.",
             counter: false,
             samples: vec![Sample { labels: vec![("version", env!("CARGO_PKG_VERSION").into())], value: 1 }],
         });

@@ -89,10 +89,10 @@ fn parse_url(text: &str) -> Result<Url, String> {
 /// Parses a host with an optional port, to lower case.
 fn parse_host(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("there is no host in it: write http://host/path".to_owned());
+        return Err("the URL has no host: write http://host/path".to_owned());
     }
     if text.len() > NAME_BYTES_MAX || flatout_http::host::check_host(text.as_bytes()).is_err() {
-        return Err(format!("`{text}` is no host: write example.com, or example.com:8080"));
+        return Err(format!("`{text}` is not a host: write example.com, or example.com:8080"));
     }
     // An empty port is no port (RFC 9110 §4.2.3).
     Ok(text.strip_suffix(':').unwrap_or(text).to_ascii_lowercase())
@@ -265,7 +265,7 @@ mod tests {
             ("tag=%f", "percent-encoded"),
             ("tag=%ff", "percent-encoded"),
             ("url=/a", "not a URL"),
-            ("host=a/b", "is no host"),
+            ("host=a/b", "is not a host"),
             ("host=", "no host"),
             ("all=1", "takes no value"),
             ("all&soft=1", "takes no value"),

@@ -67,7 +67,7 @@ impl Upgrade {
         // Its end of the pipe may close a moment before it exits.
         for _ in 0..50 {
             match self.child.try_wait() {
-                Ok(Some(status)) => return format!("the new process ended with {status} before it served"),
+                Ok(Some(status)) => return format!("the new process exited with {status} before it was ready"),
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 Err(_) => break,
             }
@@ -158,11 +158,11 @@ impl Control {
         let Some(upgrade) = self.upgrade.take() else { return };
         let pid = upgrade.child.id();
         self.supervisor.hand_over(pid);
-        say(&format!("upgrade: process {pid} serves; this one finishes what is under way"));
+        say(&format!("upgrade: process {pid} serves; this one finishes its requests in progress"));
         tell(
             upgrade.asker.as_ref(),
             200,
-            &format!("process {pid} serves; process {} finishes what is under way", std::process::id()),
+            &format!("process {pid} serves; process {} finishes its requests in progress", std::process::id()),
         );
         // The thread responds to waiting clients first; the file belongs to the new process.
         if let Some(thread) = &self.admin_thread {
@@ -190,7 +190,7 @@ impl Control {
 
     fn report_failed_upgrade(&self, asker: Option<&SyncSender<CommandResult>>, text: &str) {
         self.shared.upgrades_failed.fetch_add(1, Ordering::Relaxed);
-        let text = format!("upgrade failed: {text}; this process goes on");
+        let text = format!("upgrade failed: {text}; this process continues to serve");
         say(&format!("error: {text}"));
         self.shared.view().last_error = Some(text.clone());
         tell(asker, 500, &text);

@@ -89,8 +89,8 @@ impl KvError {
         match self {
             Self::Key => "The key is empty, or longer than is allowed.",
             Self::Value => "The value is larger than is allowed.",
-            Self::NotInteger => "What is there is not a whole number, and cannot be counted up.",
-            Self::Overflow => "The sum is no number of 64 bits.",
+            Self::NotInteger => "The value is not a whole number and cannot be incremented.",
+            Self::Overflow => "The sum is outside the range of 64-bit integers.",
         }
     }
 }

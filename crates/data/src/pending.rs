@@ -121,7 +121,7 @@ impl<T> fmt::Debug for Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        self.give(Err(DataError::new(DataReason::Failed, "no database thread replied")));
+        self.give(Err(DataError::new(DataReason::Failed, "the database thread exited before it ran the statement")));
     }
 }
 

@@ -94,12 +94,12 @@ impl<J> JobQueue<J> {
             state = match until {
                 None => self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
-                    let patience = until.saturating_duration_since(Instant::now());
-                    if patience.is_zero() {
+                    let timeout = until.saturating_duration_since(Instant::now());
+                    if timeout.is_zero() {
                         state.idle -= 1;
                         return Next::Late;
                     }
-                    self.wakeup.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
+                    self.wakeup.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
             state.idle -= 1;

@@ -7,42 +7,42 @@ flatout_reason::reasons! {
     /// Kind of database error.
     pub enum DataReason { name, text, }
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
-    SqlEmpty, "db_sql_empty", "The text holds no statement.";
-    SqlMultiple, "db_sql_multiple", "The text holds more than one statement: give them one by one, or as a transaction.";
-    SqlForbidden, "db_sql_forbidden", "The statement does what a page may not: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension, fts3_tokenizer or a temporary table.";
+    SqlEmpty, "db_sql_empty", "The text contains no statement.";
+    SqlMultiple, "db_sql_multiple", "The text contains more than one statement: run them one by one, or as a transaction.";
+    SqlForbidden, "db_sql_forbidden", "The statement uses something that pages may not use: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension, fts3_tokenizer or a temporary table.";
     SqlTooLong, "db_sql_too_long", "The statement's text is too long.";
-    ParametersMismatch, "db_parameters_mismatch", "The parameters given are not those that the statement has.";
-    ConstraintUnique, "db_constraint_unique", "The row would be a second with a value that must be unique.";
-    ConstraintForeignKey, "db_constraint_foreign_key", "The row would refer to one that does not exist, or is referred to.";
-    ConstraintNotNull, "db_constraint_not_null", "The row would lack a value that it must have.";
-    ConstraintCheck, "db_constraint_check", "The row does not satisfy a CHECK of its table.";
+    ParametersMismatch, "db_parameters_mismatch", "The given parameters do not match those of the statement.";
+    ConstraintUnique, "db_constraint_unique", "The row would duplicate a value that must be unique.";
+    ConstraintForeignKey, "db_constraint_foreign_key", "The row would refer to a row that does not exist, or another row still refers to it.";
+    ConstraintNotNull, "db_constraint_not_null", "The row lacks a required value.";
+    ConstraintCheck, "db_constraint_check", "The row violates a CHECK of its table.";
     ConstraintOther, "db_constraint_other", "The row violates another rule of its table, or a trigger refused it.";
-    ValueType, "db_value_type", "A value is of a type that does not fit its place.";
-    ValueTooBig, "db_value_too_big", "A text, a blob or a row is larger than this database allows.";
-    RowsMax, "db_rows_max", "The answer has more rows than are allowed: ask for a part of them with LIMIT, and for the next part with a WHERE that begins behind the last row.";
-    BytesMax, "db_bytes_max", "The answer has more bytes than are allowed: ask for fewer rows or columns, or for a part of a value with substr.";
-    StatementTimeout, "db_statement_timeout", "The statement ran for longer than is allowed, and was stopped without effect.";
-    QueueFull, "db_queue_full", "Too many statements wait for the database already.";
-    QueueTimeout, "db_queue_timeout", "The statement waited for its turn for longer than is allowed, and was not begun.";
-    LockTimeout, "db_lock_timeout", "Another process held the database locked for longer than is allowed.";
-    TransactionTimeout, "db_transaction_timeout", "The transaction took longer than is allowed, and was rolled back.";
-    TransactionEnded, "db_transaction_ended", "The transaction has ended already: it was rolled back by what went wrong in it.";
-    FileMissing, "db_file_missing", "The database's folder does not exist: make it, or name another.";
-    FileForbidden, "db_file_forbidden", "The database's file or folder may not be opened: let this process's user read and write both.";
+    ValueType, "db_value_type", "A value has the wrong type.";
+    ValueTooBig, "db_value_too_big", "A text, a blob or a row is larger than the limit.";
+    RowsMax, "db_rows_max", "The result has more rows than the limit: read a part with LIMIT, and the next part with a WHERE that starts after the last row.";
+    BytesMax, "db_bytes_max", "The result has more bytes than the limit: read fewer rows or columns, or a part of a value with substr.";
+    StatementTimeout, "db_statement_timeout", "The statement exceeded its time limit and was stopped without effect.";
+    QueueFull, "db_queue_full", "The queue of the database is full.";
+    QueueTimeout, "db_queue_timeout", "The statement waited in the queue until the timeout and was not started.";
+    LockTimeout, "db_lock_timeout", "Another process kept the database locked until the timeout.";
+    TransactionTimeout, "db_transaction_timeout", "The transaction exceeded its time limit and was rolled back.";
+    TransactionEnded, "db_transaction_ended", "The transaction has already ended: an error in it rolled it back.";
+    FileMissing, "db_file_missing", "The database's folder does not exist: create it, or name another.";
+    FileForbidden, "db_file_forbidden", "flatout has no permission to open the database's file or folder: let its user read and write both.";
     FileReadOnly, "db_file_read_only", "The database cannot be written: its file, its folder or its file system is read-only for this process.";
     FileNotDatabase, "db_file_not_database", "The file is not a SQLite database.";
     FileCorrupt, "db_file_corrupt", "The database file is damaged: restore it from a backup.";
     DiskFull, "db_disk_full", "The disk is full.";
     DiskFailed, "db_disk_failed", "The operating system could not read or write the database.";
     MemoryFull, "db_memory_full", "There was not enough memory.";
-    MigrationName, "db_migration_name", "A migration's file name is not a number, an underscore, a name and .sql, as in 001_start.sql.";
+    MigrationName, "db_migration_name", "A migration's file name does not have the form 001_start.sql: a number, an underscore, a name and .sql.";
     MigrationUnreadable, "db_migration_unreadable", "The folder of migrations, or a file in it, could not be read.";
-    MigrationChanged, "db_migration_changed", "A migration that was applied has another text now: put the old text back, and write what is to change as a new migration.";
-    MigrationMissing, "db_migration_missing", "A migration that was applied is no longer in the folder: put its file back.";
-    MigrationOrder, "db_migration_order", "A new migration comes before one that was applied, or two have one number: give it the next free number.";
-    MigrationFailed, "db_migration_failed", "A migration failed and left nothing behind; those before it are applied.";
+    MigrationChanged, "db_migration_changed", "An applied migration has changed: restore its text, and make the change in a new migration.";
+    MigrationMissing, "db_migration_missing", "An applied migration is missing from the folder: restore its file.";
+    MigrationOrder, "db_migration_order", "A new migration precedes an applied one, or two have the same number: give it the next free number.";
+    MigrationFailed, "db_migration_failed", "A migration failed and had no effect; those before it are applied.";
     Stopped, "db_stopped", "The database is being closed.";
-    Failed, "db_failed", "SQLite failed for a reason that has no name here.";
+    Failed, "db_failed", "SQLite failed for another reason.";
 }
 
 /// Database error.

@@ -75,7 +75,7 @@ impl Auth {
     pub(crate) fn new(realm: &str, users: &[(String, String)]) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if realm.chars().any(|character| !(' '..='~').contains(&character)) {
-            faults.push("the realm has a character that a header cannot hold".to_owned());
+            faults.push("the realm has a character that is not allowed in a header".to_owned());
         }
         if users.is_empty() {
             faults.push("there is no user, so every sign-in would fail".to_owned());

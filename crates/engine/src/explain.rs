@@ -182,7 +182,7 @@ impl Spec {
             // The trace describes the program already.
             Reply::Later(_) if told.runs => {}
             Reply::Now(response) => told.set_answer(&response, &changes),
-            Reply::Later(_) => told.outcome = ("later", "The answer would be made beside the event loop."),
+            Reply::Later(_) => told.outcome = ("later", "The response would be created outside the event loop."),
         }
         told
     }

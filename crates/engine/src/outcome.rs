@@ -13,19 +13,19 @@ use flatout_serve::outcome::FileOutcome;
 flatout_reason::reasons! {
     /// The outcome of a response that no file determined.
     pub enum RouteOutcome { name, text, }
-    SiteUnknown, "site_unknown", "No site of this listener has the host's name: 421.";
-    HostNeeded, "host_needed", "The answer would name the host, and the request named none: 400.";
-    HttpsRedirect, "https_redirect", "This listener only leads to https: 308.";
-    Redirected, "redirected", "A `redirect` step answered.";
-    Responded, "responded", "A `respond` step answered.";
-    Metrics, "metrics", "The counters were asked for.";
-    CorsPreflight, "cors_preflight", "A page of another origin asked what it may send: 204.";
-    AccessDenied, "access_denied", "The client's address may not come here: 403.";
-    RateLimited, "rate_limited", "The client's address asked too often: 429.";
-    Unauthorized, "unauthorized", "No right name and password were given: 401.";
-    AuthBusy, "auth_busy", "Too many passwords wait to be verified: 503.";
-    AmbiguousPath, "ambiguous_path", "Reading `%2F`, `%5C`, `\\` or `;` as some servers do would choose another rule, or a rule guards the script or page by its plain name: 400.";
-    Unrouted, "unrouted", "No step of the site answered: 404.";
+    SiteUnknown, "site_unknown", "No site of this listener has the requested host name: 421.";
+    HostNeeded, "host_needed", "The response needs a host name, but the request has none: 400.";
+    HttpsRedirect, "https_redirect", "This listener only redirects to https: 308.";
+    Redirected, "redirected", "A `redirect` directive responded.";
+    Responded, "responded", "A `respond` directive responded.";
+    Metrics, "metrics", "The metrics were requested.";
+    CorsPreflight, "cors_preflight", "A CORS preflight of a page of another origin: 204.";
+    AccessDenied, "access_denied", "The client's address is denied: 403.";
+    RateLimited, "rate_limited", "The client's address exceeded the rate limit: 429.";
+    Unauthorized, "unauthorized", "The name and password are missing or wrong: 401.";
+    AuthBusy, "auth_busy", "The queue for password verification is full: 503.";
+    AmbiguousPath, "ambiguous_path", "With another reading of `%2F`, `%5C`, `\\` or `;`, other rules would apply, or a rule protects the script or page under its plain name: 400.";
+    Unrouted, "unrouted", "No handler of the site responded: 404.";
 }
 
 /// The tables with all outcomes of an [`crate::Engine`].

@@ -143,7 +143,7 @@ pub(crate) fn answer<T: Trace>(
 }
 
 fn method_unknown() -> Refusal {
-    Refusal::new(501, "This server does not know that method.", FileOutcome::MethodUnknown)
+    Refusal::new(501, "This server does not support that method.", FileOutcome::MethodUnknown)
 }
 
 /// Returns whether only an origin may know the method, and the target is a resource.
@@ -159,7 +159,7 @@ pub(crate) fn method_not_allowed() -> Refusal {
 /// TRACE would reveal fields that proxies have added; it is not forwarded either. `allow` lists the supported
 /// methods.
 fn trace_not_allowed(allow: &str) -> Refusal {
-    Refusal::new(405, "This server does not answer TRACE.", FileOutcome::MethodNotAllowed).with("Allow", allow)
+    Refusal::new(405, "This server does not allow TRACE.", FileOutcome::MethodNotAllowed).with("Allow", allow)
 }
 
 /// The redirect of a listener that only leads to https; `None` for requests that continue. Unknown hosts are not

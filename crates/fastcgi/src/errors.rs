@@ -34,7 +34,7 @@ fn write_lines(lines: &Receiver<String>) {
         let mut stderr = std::io::stderr().lock();
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let _ = writeln!(stderr, "php: {lost} lines were lost, as there were too many at once");
+            let _ = writeln!(stderr, "php: {lost} lines were dropped because there were too many at once");
         }
         // If standard error is closed, nothing can be reported.
         let _ = stderr.write_all(line.as_bytes());

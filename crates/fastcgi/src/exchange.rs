@@ -361,7 +361,7 @@ impl ContentSource for Through {
                 None => {}
             }
             let Ok(sending) = self.exchange.send(context) else {
-                return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCut));
+                return Poll::Ready(ContentEvent::Failed(CloseReason::OriginTruncated));
             };
             match self.exchange.poll_receive(context) {
                 Poll::Ready(Ok(true)) => {}

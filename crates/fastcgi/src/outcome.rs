@@ -14,10 +14,10 @@ flatout_reason::reasons! {
         status: u16,
         text,
     }
-    Answered, "php_answered", 0, "The script answered.";
-    AnsweredAgain, "php_answered_again", 0, "The script answered on a fresh connection, after a kept one had turned out to be closed.";
+    Answered, "php_answered", 0, "The script responded.";
+    AnsweredAgain, "php_answered_again", 0, "The script responded on a new connection, because the application server had closed the pooled one.";
     FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";
-    FileMissing, "php_file_missing", 502, "The script named a file that is not there, or not below a folder from which files may be sent: 502.";
+    FileMissing, "php_file_missing", 502, "The script named a file that does not exist, or is outside the allowed folders: 502.";
     FolderSlash, "php_folder_slash", 301, "A folder with an index script was requested without the trailing slash: 301 or 308.";
     Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
     NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
@@ -36,11 +36,11 @@ flatout_reason::reasons! {
     HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 128 fields: 502.";
     HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
     StatusLine, "php_status_line", 502, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
-    RecordMalformed, "php_record_malformed", 502, "What the application server sent is not FastCGI 1.0: 502.";
-    UploadTimeout, "php_upload_timeout", 504, "The application server read nothing of the request's content for the body timeout: 504.";
+    RecordMalformed, "php_record_malformed", 502, "The application server's response is not FastCGI 1.0: 502.";
+    UploadTimeout, "php_upload_timeout", 504, "The application server read none of the request's content within the body timeout: 504.";
     ContentCut, "php_content_cut", 400, "The client did not send all of the request's content: 400.";
     ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or larger than `spool-limit` without a Content-Length: 413.";
-    LengthRequired, "php_length_required", 411, "The request has no Content-Length, and buffering it is disabled: 411.";
+    LengthRequired, "php_length_required", 411, "The request has no Content-Length, and `spool-limit` disables buffering: 411.";
     SpoolFailed, "php_spool_failed", 503, "The request's content could not be buffered to determine its length: 503.";
 }
 
@@ -48,13 +48,13 @@ impl PhpOutcome {
     /// Sentence for visitors. The reason is only logged: it would disclose internals.
     const fn sentence(self) -> &'static str {
         match self.status() {
-            400 => "The request was not whole.",
+            400 => "The request was incomplete.",
             411 => "The request must say how long its content is.",
             413 => "The request's content is too large.",
-            502 => "The server behind this one did not answer as it should.",
+            502 => "Bad gateway: the origin's response was invalid.",
             503 => "There is too much to do just now. Please try again in a moment.",
-            504 => "The server behind this one did not answer in time.",
-            _ => "This cannot be answered.",
+            504 => "Gateway timeout: the origin did not respond in time.",
+            _ => "The request cannot be served.",
         }
     }
 }

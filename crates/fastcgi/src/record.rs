@@ -164,7 +164,7 @@ impl RecordError {
             Self::Version => "a record has another version than 1",
             Self::RequestId => "a record belongs to another request",
             Self::Kind => "a record has a type that no server may send here",
-            Self::AfterEnd => "the answer goes on after its end",
+            Self::AfterEnd => "the response continues after its end",
             Self::EndMalformed => "the end of the request is malformed",
             Self::EmptyTooMany => "there are too many empty records",
         }

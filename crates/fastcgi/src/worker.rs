@@ -243,16 +243,16 @@ impl Task {
         if !keeps {
             return poll_fn(|context| exchange.poll_head(context)).await;
         }
-        let mut patience_ms = SUSPICION_MS;
+        let mut timeout_ms = SUSPICION_MS;
         loop {
-            let answered = self.client.within(patience_ms, poll_fn(|context| exchange.poll_head(context))).await;
+            let answered = self.client.within(timeout_ms, poll_fn(|context| exchange.poll_head(context))).await;
             if let Some(answered) = answered {
                 return answered;
             }
             if !exchange.has_begun() {
                 self.client.saturation().suspect(Now::read());
             }
-            patience_ms = CAUTION_MS / 2;
+            timeout_ms = CAUTION_MS / 2;
         }
     }
 

@@ -64,23 +64,23 @@ pub enum LogFormat {
 flatout_reason::reasons! {
     /// A field of a JSON line. An unknown value is `null`.
     pub enum AccessField { name, text, }
-    Time, "time", "When the response was made (when the head had come, if it was made later), RFC 3339 in UTC with milliseconds; at most one tick of the kernel's coarse clock late.";
+    Time, "time", "When the response was created, RFC 3339 in UTC with milliseconds; at most one tick of the kernel's coarse clock late.";
     Client, "client", "The client's address, without its port.";
     Host, "host", "The Host or :authority of the request, as received.";
     Method, "method", "The method; null when no head was understood.";
-    Target, "target", "The target as received; when no head was understood, the first line of what came, up to 128 bytes.";
+    Target, "target", "The target as received; if the head could not be parsed, the first line of the received data, up to 128 bytes.";
     Version, "version", "HTTP/1.0, HTTP/1.1 or HTTP/2.0; null when no head was understood.";
-    Status, "status", "The status; null when the request got no answer.";
-    BodyBytes, "body_bytes", "Bytes of content the response has; what a cut response lost is not subtracted.";
+    Status, "status", "The status; null if the request had no response.";
+    BodyBytes, "body_bytes", "Bytes of content of the complete response, even if it was cut short.";
     Referer, "referer", "The Referer field.";
     UserAgent, "user_agent", "The User-Agent field.";
-    Outcome, "outcome", "Why this answer: the handler's outcome or the refusal's name.";
-    Ending, "ending", "How the response ended: sent, or the reason for which the connection was closed before it was.";
+    Outcome, "outcome", "The outcome of the handler, or the name of the refusal.";
+    Ending, "ending", "How the response ended: sent, or the reason why the connection was closed before that.";
     DurationUs, "duration_us", "Microseconds from the first bytes of the request to the end of its response.";
     Tls, "tls", "Whether the request came over TLS.";
-    Site, "site", "The site that answered, by its first name; null when none did.";
+    Site, "site", "The site that responded, by its first name; null if there was none.";
     User, "user", "Who has shown a password (RFC 7617).";
-    Cache, "cache", "What a shared cache did with the answer; null when none was asked.";
+    Cache, "cache", "The result of the cache lookup; null without a cache.";
 }
 
 /// When a log file is rotated to NAME.YYYYMMDD-HHMMSS (UTC), and how many rotated files remain.

@@ -278,7 +278,7 @@ pub fn raw_offset(raw: &[u8], decoded: usize) -> usize {
 }
 
 /// Appends `path` as the path of a Location, with exactly one leading slash. Browsers interpret two slashes, or
-/// characters they treat as such, as the start of another host (WHATWG URL, "special authority slashes state").
+/// characters that they treat like this, as the start of another host (WHATWG URL, "special authority slashes state").
 pub fn append_local(path: &[u8], out: &mut Vec<u8>) {
     let lead = path.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
     out.push(b'/');

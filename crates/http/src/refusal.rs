@@ -14,17 +14,17 @@ flatout_reason::reasons! {
     /// RFC 9112 §2.2: a recipient may accept a bare LF; this one does not.
     BareLf, "bare_lf", 400, "A line ends in LF without CR before it.";
     /// RFC 9112 §2.2.
-    BareCr, "bare_cr", 400, "A CR stands where no line ends.";
+    BareCr, "bare_cr", 400, "A line contains a CR that is not part of its end.";
     /// RFC 9112 §3.
-    RequestLine, "request_line", 400, "The request line is not: method, one space, target, one space, version.";
+    RequestLine, "request_line", 400, "The request line is not a method, a target and a version, separated by single spaces.";
     /// RFC 9110 §9.1: a method is a token.
-    Method, "method", 400, "The method contains a character that no method may have.";
+    Method, "method", 400, "The method contains an invalid character.";
     /// A TLS ClientHello arrived on a plain port.
     TlsOnPlainPort, "tls_on_plain_port", 400, "This port speaks http, not https.";
     /// Plain HTTP arrived on a TLS port.
     HttpOnTlsPort, "http_on_tls_port", 400, "This port speaks https, not http.";
     /// RFC 9110 §9.1.
-    MethodTooLong, "method_too_long", 501, "The method is longer than any this server knows.";
+    MethodTooLong, "method_too_long", 501, "The method is longer than any that this server knows.";
     /// RFC 9112 §2.3.
     Version, "version", 400, "The HTTP version is malformed.";
     /// RFC 9110 §15.6.6.
@@ -37,7 +37,7 @@ flatout_reason::reasons! {
     /// RFC 9110 §4.2.4 and §4.2.1.
     TargetAuthority, "target_authority", 400, "The authority in the request target is invalid.";
     /// RFC 9110 §7.4.
-    TargetScheme, "target_scheme", 421, "This server does not answer for that scheme.";
+    TargetScheme, "target_scheme", 421, "This server does not serve that scheme.";
     /// RFC 9110 §15.5.15.
     TargetTooLong, "target_too_long", 414, "The request target is too long.";
     /// A percent-encoded NUL, which no file name can hold.
@@ -51,15 +51,15 @@ flatout_reason::reasons! {
     /// RFC 9112 §5.2.
     ObsFold, "obs_fold", 400, "A header line begins with white space.";
     /// RFC 9112 §5.1.
-    SpaceBeforeColon, "space_before_colon", 400, "White space stands between a field name and its colon.";
+    SpaceBeforeColon, "space_before_colon", 400, "There is white space between a field name and its colon.";
     /// RFC 9110 §5.1.
-    FieldName, "field_name", 400, "A field name is empty or contains a character that no field name may have.";
+    FieldName, "field_name", 400, "A field name is empty or contains an invalid character.";
     /// RFC 9112 §5.
     ColonMissing, "colon_missing", 400, "A header line has no colon.";
     /// RFC 9110 §5.5.
     FieldValue, "field_value", 400, "A field value contains a control character or, over HTTP/2, begins or ends with white space.";
     /// RFC 9110 §5.3: several lines of a field that is not a list.
-    FieldDuplicate, "field_duplicate", 400, "A field that may come once came more than once.";
+    FieldDuplicate, "field_duplicate", 400, "A field that may occur only once occurs more than once.";
     /// RFC 9112 §3.2.
     HostMissing, "host_missing", 400, "An HTTP/1.1 request needs a Host field.";
     /// RFC 9112 §3.2.
@@ -69,25 +69,25 @@ flatout_reason::reasons! {
     /// RFC 9112 §6.3.
     LengthInvalid, "length_invalid", 400, "Content-Length is not one decimal number.";
     /// RFC 9112 §6.3.
-    LengthDuplicate, "length_duplicate", 400, "Content-Length came more than once.";
+    LengthDuplicate, "length_duplicate", 400, "Content-Length occurs more than once.";
     /// RFC 9112 §6.1.
     LengthWithTransferEncoding, "length_with_transfer_encoding", 400,
-        "Content-Length and Transfer-Encoding came together.";
+        "The message has both Content-Length and Transfer-Encoding.";
     /// RFC 9112 §6.1: HTTP/1.0 does not define it.
-    TransferEncodingVersion, "transfer_encoding_version", 400, "Transfer-Encoding came in an HTTP/1.0 message.";
+    TransferEncodingVersion, "transfer_encoding_version", 400, "An HTTP/1.0 message has Transfer-Encoding.";
     /// RFC 9112 §6.3.
     TransferEncodingInvalid, "transfer_encoding_invalid", 400,
-        "Transfer-Encoding is malformed, or chunked is not its last coding, or is there twice.";
+        "Transfer-Encoding is malformed, or chunked is repeated or not its last coding.";
     /// RFC 9112 §6.1.
-    TransferEncodingUnknown, "transfer_encoding_unknown", 501, "This server knows no transfer coding but chunked.";
+    TransferEncodingUnknown, "transfer_encoding_unknown", 501, "This server supports no transfer coding except chunked.";
     /// RFC 9110 §7.6.1.
     ConnectionInvalid, "connection_invalid", 400, "The Connection field is not a list of names.";
     /// RFC 9110 §10.1.1.
-    ExpectUnknown, "expect_unknown", 417, "This server meets no expectation but 100-continue.";
+    ExpectUnknown, "expect_unknown", 417, "This server supports no expectation except 100-continue.";
     /// RFC 9110 §15.5.14.
     BodyTooLarge, "body_too_large", 413, "The content is too large.";
     /// RFC 9112 §7.1.
-    ChunkSize, "chunk_size", 400, "A chunk size is not a hexadecimal number, or too large.";
+    ChunkSize, "chunk_size", 400, "A chunk size is too large or not a hexadecimal number.";
     /// RFC 9112 §7.1.1.
     ChunkExtension, "chunk_extension", 400, "A chunk extension is malformed.";
     /// Total over a body; see `Limits::chunk_extension_bytes_max`.
@@ -97,7 +97,7 @@ flatout_reason::reasons! {
     /// RFC 9112 §7.1.2.
     TrailerTooLarge, "trailer_too_large", 431, "The trailer section is too large.";
     /// RFC 9110 §6.5.1: fields of framing, routing and content format are forbidden in trailers.
-    TrailerForbidden, "trailer_forbidden", 400, "A trailer field may not come in a trailer.";
+    TrailerForbidden, "trailer_forbidden", 400, "The trailer section contains a field that is not allowed there.";
     /// RFC 9112 §4.
     StatusLine, "status_line", 502, "The status line is malformed.";
 }

@@ -50,7 +50,7 @@ impl fmt::Display for UrlError {
                 write!(formatter, "`{scheme}` is neither http nor https; give a URL such as http://127.0.0.1:8080/")
             }
             Self::HostMissing => {
-                formatter.write_str("the URL has no host; write it whole, such as http://127.0.0.1:8080/")
+                formatter.write_str("the URL has no host; write the complete URL, such as http://127.0.0.1:8080/")
             }
             Self::HostInvalid(host) => write!(
                 formatter,

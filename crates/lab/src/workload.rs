@@ -141,11 +141,11 @@ impl fmt::Display for MakeError {
         match self {
             Self::NotEmpty(path) => write!(
                 formatter,
-                "{} holds other files, and none is overwritten; name a folder that is empty or not there yet",
+                "{} contains other files, which are not overwritten; give a folder that is empty or does not exist yet",
                 path.display()
             ),
             Self::NoRoom { free, needed } => {
-                write!(formatter, "the set needs {needed} bytes, and the disk has {free} left")
+                write!(formatter, "the files need {needed} bytes, but the disk has only {free} left")
             }
             Self::Io { path, error, written, files } => {
                 write!(formatter, "cannot write {}: {error} ({written} of {files} files are written)", path.display())
@@ -289,7 +289,7 @@ mod tests {
         let refused = make(&Fileset::webstone_standard(), &folder.0, |_| {});
         assert!(matches!(refused, Err(MakeError::NotEmpty(_))), "{refused:?}");
         fs::remove_file(&list).unwrap();
-        assert!(make(&set, &folder.0, |_| {}).unwrap_err().to_string().contains("none is overwritten"));
+        assert!(make(&set, &folder.0, |_| {}).unwrap_err().to_string().contains("not overwritten"));
     }
 
     #[test]

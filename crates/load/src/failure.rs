@@ -7,21 +7,21 @@ flatout_reason::reasons! {
     /// The reason a request failed.
     #[derive(PartialOrd, Ord)]
     pub enum FailureKind { name, text, }
-    ClientTimo,  "client-timo",  "no complete answer within the request timeout";
-    SocketTimo,  "socket-timo",  "the kernel gave up waiting for the peer";
+    ClientTimo,  "client-timo",  "the response was not complete within the request timeout";
+    SocketTimo,  "socket-timo",  "the connection timed out in the kernel";
     ConnRefused, "connrefused",  "nothing listens at the address";
     ConnReset,   "connreset",    "the peer reset the connection";
     FdUnavail,   "fd-unavail",   "this process has no free file descriptor (raise ulimit -n)";
-    AddrUnavail, "addrunavail",  "no free local port (or source address) was left";
+    AddrUnavail, "addrunavail",  "no free local port or source address was left";
     FtabFull,    "ftab-full",    "the system's file table is full";
-    Other,       "other",        "an error of the system that has no name of its own here";
-    ShortBody,   "short-body",   "the body ended before its declared length";
-    BadResponse, "bad-response", "what came back is not an HTTP response";
-    ClosedEarly, "closed-early", "the connection ended before a whole response head";
-    WrongBody,   "wrong-body",   "the body was whole and not the one it should be";
-    Tls,         "tls",          "no TLS session could be made";
-    Http2,       "http2",        "the server does not speak HTTP/2, or ended a stream or a connection with an error of it";
-    Abandoned,   "abandoned",    "the run was interrupted twice while the answer was under way";
+    Other,       "other",        "another system error";
+    ShortBody,   "short-body",   "the body was shorter than its declared length";
+    BadResponse, "bad-response", "the received data is not an HTTP response";
+    ClosedEarly, "closed-early", "the connection closed before the response head was complete";
+    WrongBody,   "wrong-body",   "the body was complete but not the expected one";
+    Tls,         "tls",          "no TLS session could be established";
+    Http2,       "http2",        "the server does not support HTTP/2, or ended a stream or connection with an HTTP/2 error";
+    Abandoned,   "abandoned",    "the run was interrupted twice while the request was in progress";
 }
 
 impl FailureKind {

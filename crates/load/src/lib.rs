@@ -7,9 +7,9 @@
 //! Absent by design: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic
 //! clock, so every rule is testable without waiting.
 
-/// Serialises an enum by its table of names.
+/// Serialises an enum by its table of names. Names of earlier versions, `old => new`, are still read.
 macro_rules! by_name {
-    ($table:ident, $what:literal) => {
+    ($table:ident, $what:literal $(, $old:literal => $new:literal)*) => {
         impl serde::Serialize for $table {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
@@ -19,6 +19,10 @@ macro_rules! by_name {
         impl<'de> serde::Deserialize<'de> for $table {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                let name = match name.as_ref() {
+                    $($old => $new,)*
+                    name => name,
+                };
                 let known = Self::ALL.iter().copied().find(|one| one.name() == name);
                 known.ok_or_else(|| serde::de::Error::custom(format!(concat!("no ", $what, " is called {:?}"), name)))
             }

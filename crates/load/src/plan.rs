@@ -130,7 +130,8 @@ pub struct Plan {
     /// counted.
     pub drain_ns: u64,
     /// Closed loop: how long connecting may fail before a run by count is abandoned, in nanoseconds.
-    pub patience_ns: u64,
+    #[serde(rename = "patience_ns")]
+    pub timeout_ns: u64,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -160,8 +161,8 @@ impl std::fmt::Display for ArrivalUnit {
 /// memory.
 pub const BACKLOG_MAX_DEFAULT: u64 = 1_000_000;
 
-/// Default of [`Plan::drain_ns`] and [`Plan::patience_ns`]: the default request timeout of the command line.
-pub const PATIENCE_NS_DEFAULT: u64 = 5_000_000_000;
+/// Default of [`Plan::drain_ns`] and [`Plan::timeout_ns`]: the default request timeout of the command line.
+pub const TIMEOUT_NS_DEFAULT: u64 = 5_000_000_000;
 
 impl Default for Plan {
     /// A closed loop of 64 persistent connections for ten seconds.
@@ -175,8 +176,8 @@ impl Default for Plan {
             warm_up: WarmUp::None,
             stop: Stop::After { duration_ns: 10_000_000_000 },
             backlog_max: BACKLOG_MAX_DEFAULT,
-            drain_ns: PATIENCE_NS_DEFAULT,
-            patience_ns: PATIENCE_NS_DEFAULT,
+            drain_ns: TIMEOUT_NS_DEFAULT,
+            timeout_ns: TIMEOUT_NS_DEFAULT,
             seed: 1,
         }
     }
@@ -205,14 +206,20 @@ impl std::fmt::Display for PlanError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Connections(asked) => {
-                write!(formatter, "{asked} connections asked for; give 1 to {CONNECTIONS_MAX}")
+                write!(formatter, "{asked} connections are not possible; give 1 to {CONNECTIONS_MAX}")
             }
-            Self::Threads(asked) => write!(formatter, "{asked} threads asked for; give 1 to {THREADS_MAX}"),
+            Self::Threads(asked) => write!(formatter, "{asked} threads are not possible; give 1 to {THREADS_MAX}"),
             Self::NoWork => write!(formatter, "a run needs at least one request, or some time"),
-            Self::Burst(asked) => write!(formatter, "bursts of {asked} requests asked for; give 1 to {BURST_MAX}"),
+            Self::Burst(asked) => {
+                write!(formatter, "bursts of {asked} requests are not possible; give 1 to {BURST_MAX}")
+            }
             Self::NoCalls => write!(formatter, "a connection needs at least one call"),
             Self::Tight(share) => {
-                write!(formatter, "tight to {} % asked for; give more than 0 and less than 100", 100.0 * share)
+                write!(
+                    formatter,
+                    "a precision of {} % is not possible; give more than 0 and less than 100",
+                    100.0 * share
+                )
             }
             Self::Meaningless(what) => formatter.write_str(what),
         }

@@ -179,7 +179,7 @@ impl Schedule {
             bursts_numbered: 0,
             slots_held: 0,
             unfinished: 0,
-            retries: Retries::new(plan.patience_ns),
+            retries: Retries::new(plan.timeout_ns),
             stopped: false,
             tally: Tally::default(),
         };

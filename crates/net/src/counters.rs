@@ -42,7 +42,7 @@ pub struct Counters {
     pub bytes_sent: Counter,
     /// Bytes received.
     pub bytes_received: Counter,
-    /// TLS handshakes completed, resumed ones included.
+    /// TLS handshakes completed, including resumed ones.
     pub tls_handshakes: Counter,
     /// TLS handshakes that resumed an earlier session.
     pub tls_resumptions: Counter,

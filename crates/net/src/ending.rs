@@ -9,46 +9,46 @@ flatout_reason::reasons! {
         text,
     }
     ClientClosed, "client_closed", false, "The client closed an idle connection.";
-    NotPersistent, "not_persistent", false, "The client asked for, or its version implies, one request a connection.";
-    Draining, "draining", false, "The server is stopping and nothing was under way.";
+    NotPersistent, "not_persistent", false, "The client requested that the connection be closed, or its HTTP version implies it.";
+    Draining, "draining", false, "The server is stopping, and no request was in progress.";
     IdleTimeout, "idle_timeout", false, "No request began within the idle timeout.";
-    HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; answered 408.";
-    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; answered 408.";
-    WriteTimeout, "write_timeout", true, "The client took no byte of a response for the write timeout.";
-    Refused, "refused", true, "A request was refused; the refusal's own name says why.";
-    RefusedBody, "refused_body", false, "The response was final before the body was read, so the connection could not go on.";
-    ClientCutHead, "client_cut_head", true, "The client closed in the middle of a request head.";
-    ClientCutBody, "client_cut_body", true, "The client closed in the middle of a request body.";
+    HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the response is 408.";
+    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the response is 408.";
+    WriteTimeout, "write_timeout", true, "The client read no byte of a response within the write timeout.";
+    Refused, "refused", true, "A request was refused; the name of the refusal says why.";
+    RefusedBody, "refused_body", false, "The response was complete before the request's body was read, so the connection could not be reused.";
+    ClientCutHead, "client_cut_head", true, "The client closed the connection in the middle of a request head.";
+    ClientCutBody, "client_cut_body", true, "The client closed the connection in the middle of a request body.";
     ClientReset, "client_reset", true, "The client reset the connection.";
-    ClientLeft, "client_left", true, "The client closed the connection while the server waited for more of the response.";
-    OriginCutBody, "origin_cut_body", true, "The origin's connection ended before its answer was whole; the client got no end of it.";
-    OriginBodyTimeout, "origin_body_timeout", true, "The origin sent nothing more of its response for the body timeout; the client's response is incomplete.";
+    ClientAborted, "client_aborted", true, "The client closed the connection while the server waited for more of the response.";
+    OriginCutBody, "origin_cut_body", true, "The origin closed its connection before its response was complete; the client's response is incomplete.";
+    OriginBodyTimeout, "origin_body_timeout", true, "The origin sent no more of its response within the body timeout; the client's response is incomplete.";
     OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's response is malformed; the client's response is incomplete.";
-    OriginCut, "origin_cut", true, "The origin's response ended early; the client's response is incomplete.";
+    OriginTruncated, "origin_truncated", true, "The origin's response ended early; the client's response is incomplete.";
     StoredCorrupt, "stored_corrupt", true, "A later chunk of a stored response failed its checksum; flatout cut the response and dropped the entry.";
     PageFailed, "page_failed", true, "The page failed after its response had started; the client's response is incomplete.";
     LengthBroken, "length_broken", true, "The content of a response was longer or shorter than its head declared.";
     TunnelIdle, "tunnel_idle", false, "The upgraded connection was idle longer than `timeouts { stream }` of its proxy.";
     TunnelEnded, "tunnel_ended", false, "One side closed the upgraded connection.";
-    FileChanged, "file_changed", true, "The file changed while it was being sent; the rest would have been another version.";
+    FileChanged, "file_changed", true, "The file changed while it was being sent, so the rest would have been from another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
-    DescriptorPressure, "descriptor_pressure", false, "Descriptors ran out, and this connection was idle.";
-    DrainDeadline, "drain_deadline", true, "The server is stopping and its deadline passed.";
+    DescriptorPressure, "descriptor_pressure", false, "File file descriptors ran out, and this connection was idle.";
+    DrainDeadline, "drain_deadline", true, "The server is stopping, and the drain timeout expired.";
     TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
-    TlsFailed, "tls_failed", true, "TLS failed; the failure's own name says why.";
+    TlsFailed, "tls_failed", true, "TLS failed; the name of the failure says why.";
     PrefaceTimeout, "preface_timeout", false, "HTTP/2 was negotiated, and the client's preface did not arrive within the handshake timeout.";
     H2Protocol, "h2_protocol", true, "The client violated HTTP/2, and the server sent GOAWAY with the error code.";
     H2ClientError, "h2_client_error", true, "The client closed the connection with an HTTP/2 error.";
     H2RapidReset, "h2_rapid_reset", true, "The client reset streams faster than the server could respond.";
     H2MadeYouReset, "h2_made_you_reset", true, "The client provoked stream errors so that the server had to reset the streams.";
-    H2PingFlood, "h2_ping_flood", true, "The client sent PING frames without end.";
-    H2SettingsFlood, "h2_settings_flood", true, "The client sent SETTINGS frames without end.";
+    H2PingFlood, "h2_ping_flood", true, "The client sent too many PING frames.";
+    H2SettingsFlood, "h2_settings_flood", true, "The client sent too many SETTINGS frames.";
     H2ContinuationFlood, "h2_continuation_flood", true, "The client split header sections into too many CONTINUATION frames.";
-    H2EmptyDataFlood, "h2_empty_data_flood", true, "The client sent DATA frames without content.";
-    H2WindowUpdateFlood, "h2_window_update_flood", true, "The client sent WINDOW_UPDATE frames without end.";
-    H2TableSizeFlood, "h2_table_size_flood", true, "The client changed the HPACK table's size more than twice ahead of a header section.";
-    H2FrameFlood, "h2_frame_flood", true, "The client sent PRIORITY, unknown or unasked-for frames without end.";
-    H2Excess, "h2_excess", true, "The client sent very many small DATA frames, or fields far beyond their limit.";
+    H2EmptyDataFlood, "h2_empty_data_flood", true, "The client sent too many empty DATA frames.";
+    H2WindowUpdateFlood, "h2_window_update_flood", true, "The client sent too many WINDOW_UPDATE frames.";
+    H2TableSizeFlood, "h2_table_size_flood", true, "The client changed the HPACK table size more than twice before a header section.";
+    H2FrameFlood, "h2_frame_flood", true, "The client sent too many PRIORITY, unknown or unsolicited frames.";
+    H2Excess, "h2_excess", true, "The client sent too many small DATA frames, or fields far beyond their limit.";
     SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";
 }
 
@@ -61,14 +61,14 @@ impl CloseReason {
                 | Self::ClientCutHead
                 | Self::ClientCutBody
                 | Self::ClientReset
-                | Self::ClientLeft
+                | Self::ClientAborted
                 | Self::H2ClientError
         )
     }
 
     /// The logged outcome of a request without response because its connection closed.
     pub(crate) const fn unanswered_outcome(self) -> &'static str {
-        if self.is_by_client() { CLIENT_CLOSED } else { "unanswered" }
+        if self.is_by_client() { CLIENT_CLOSED } else { "no_response" }
     }
 }
 

@@ -202,7 +202,7 @@ fn advice(error: &flatout_data::DataError) -> String {
     match error.reason {
         DataReason::FileMissing => "create its folder, or correct its name",
         DataReason::FileForbidden | DataReason::FileReadOnly => "let this user read and write the file and its folder",
-        DataReason::MigrationFailed => "mend its SQL; it has left nothing behind",
+        DataReason::MigrationFailed => "fix its SQL; the failed migration had no effect",
         _ => "see docs/pages.md",
     }
     .to_owned()

@@ -16,14 +16,14 @@ flatout_reason::reasons! {
         text,
     }
     Answered, "page_answered", 0, "A page responded within its first time slice.";
-    AnsweredLater, "page_answered_later", 0, "A page responded after it had waited for something, or for its turn.";
+    AnsweredLater, "page_answered_later", 0, "A page responded after it had waited for an operation or for its next time slice.";
     Streamed, "page_streamed", 0, "A page started its response early: it called `flush()`.";
     Slash, "page_folder_slash", 301, "A folder with an index page was requested without the trailing slash: 301.";
     Options, "page_options", 204, "OPTIONS requested the methods of a page: 204.";
     Events, "page_events", 200, "A browser subscribed to change events of the development mode (`dev`): 200.";
-    Malformed, "page_malformed", 500, "The page, or what it includes, does not compile: 500.";
-    Unreadable, "page_unreadable", 500, "The page, or what it includes, cannot be read: 500.";
-    Changing, "page_changing", 503, "The page changed each time it was read: 503.";
+    Malformed, "page_malformed", 500, "The page or an included file does not compile: 500.";
+    Unreadable, "page_unreadable", 500, "The page or an included file cannot be read: 500.";
+    Changing, "page_changing", 503, "The page changed during every attempt to read it: 503.";
     Busy, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
     OutputBudget, "page_output_budget", 503, "The limit of page output that waits for clients, or for this client, is reached: 503.";
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
@@ -51,7 +51,7 @@ impl From<PageRefusal> for Refusal {
 fn refuse(status: u16, outcome: impl Into<Outcome>) -> Refusal {
     let text = match status {
         // Messages of refusals are for visitors as well: the page does not accept their content.
-        400..=499 => "What you sent is not what this page takes.",
+        400..=499 => "This page does not accept that content type.",
         503 | 507 => "This page takes too much at this moment. Please try again.",
         _ => "This page has an error, which is not yours. The operator of the site can find it in the log.",
     };

@@ -147,7 +147,7 @@ impl PagesWorker {
             }
             Err(error) => {
                 let name = PageOutcome::NoInterpreter.name();
-                let line = format!("error: [{name}] the interpreter for pages could not be made: {error}");
+                let line = format!("error: [{name}] the interpreter for pages could not be created: {error}");
                 self.shared.told.say_once(&line, now.monotonic_ms);
                 None
             }

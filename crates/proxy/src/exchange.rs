@@ -335,9 +335,9 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
 async fn wait_for_place(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, ForwardOutcome> {
     loop {
         let now_ms = Now::read().monotonic_ms;
-        let patience_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
+        let timeout_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
         let place = poll_fn(|context| waiting.poll_permit(context, Now::read().monotonic_ms));
-        if let Some(result) = client.within(patience_ms, place).await {
+        if let Some(result) = client.within(timeout_ms, place).await {
             return result;
         }
     }
@@ -362,7 +362,7 @@ pub(crate) const fn cut_reason(failure: ExchangeFailure) -> CloseReason {
         OriginFailure::BodyTimeout => CloseReason::OriginBodyTimeout,
         OriginFailure::BodyMalformed => CloseReason::OriginBodyMalformed,
         OriginFailure::CutBody => CloseReason::OriginCutBody,
-        _ => CloseReason::OriginCut,
+        _ => CloseReason::OriginTruncated,
     }
 }
 

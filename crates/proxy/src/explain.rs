@@ -255,16 +255,14 @@ fn decide(
             let meanwhile = if revalidate { ", and a new one is fetched meanwhile" } else { "" };
             (reason, format!("The stored response is served stale, with Age: {age_s}{meanwhile}."))
         }
-        Verdict::Validate { reason, .. } => {
-            (reason, "An origin is asked whether the stored response is still valid.".to_owned())
-        }
-        Verdict::Complete { reason, .. } => (reason, "An origin is asked for what is missing of it.".to_owned()),
+        Verdict::Validate { reason, .. } => (reason, "The stored response is validated with an origin.".to_owned()),
+        Verdict::Complete { reason, .. } => (reason, "The missing parts are requested from an origin.".to_owned()),
         Verdict::Forward { .. } if is_marked => {
             (Lookup::HitForMiss, "Each request goes to an origin separately: requests are not collapsed.".to_owned())
         }
-        Verdict::Forward { reason } => (reason, "An origin is asked.".to_owned()),
+        Verdict::Forward { reason } => (reason, "The request is forwarded to an origin.".to_owned()),
         Verdict::Unsatisfiable { reason } => {
-            (reason, "504: nothing is kept, and the request wants nothing else.".to_owned())
+            (reason, "504: no response is stored, and the request accepts nothing else.".to_owned())
         }
     }
 }

@@ -420,7 +420,7 @@ impl Fetch {
             match piece {
                 None => {
                     self.keep_beginning(worker, &mut pumping, &stored, generation);
-                    return pumping.writer.cut(CloseReason::OriginCut);
+                    return pumping.writer.cut(CloseReason::OriginTruncated);
                 }
                 Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, bytes, bytes_max).await,
                 Some(IncomingPiece::End(trailers)) => {

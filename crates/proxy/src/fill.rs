@@ -264,7 +264,7 @@ impl FillWriter {
     }
 
     /// Returns whether the response must not be stored.
-    pub fn is_doomed(&self) -> bool {
+    pub fn is_invalidated(&self) -> bool {
         self.fill.invalidated.load(Ordering::Acquire)
     }
 

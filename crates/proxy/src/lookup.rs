@@ -152,8 +152,8 @@ async fn serve_round(
         let reason = if is_unknown { Lookup::HitForMiss } else { progress.released.unwrap_or(reason) };
         // A response that could not be served is not validated again; and one of several parts is no response by
         // itself.
-        let asks_anew = progress.whole || found.set().is_some();
-        let (question, object) = if asks_anew { Default::default() } else { (question, object) };
+        let is_restarted = progress.whole || found.set().is_some();
+        let (question, object) = if is_restarted { Default::default() } else { (question, object) };
         return Some(fetch_alone(worker, query, question, object, reason).await);
     }
     if let Some(stale) = &object {

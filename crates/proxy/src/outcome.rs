@@ -17,12 +17,12 @@ flatout_reason::reasons! {
     ForwardedAgain, "forwarded_again", 0, "An origin responded after another attempt had failed.";
     Upgraded, "upgraded", 101, "The origin switched protocols, and the connection is a tunnel now: 101.";
     UpgradeInvalid, "upgrade_invalid", 502, "The origin switched to a protocol that the client had not requested: 502.";
-    LoopDetected, "loop_detected", 508, "Via names this server twice already, so the request loops: 508.";
+    LoopDetected, "loop_detected", 508, "Via already names this server twice, so the request loops: 508.";
     MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so this server responds itself: 200.";
     ConnectRefused, "connect_refused", 501, "CONNECT requests a tunnel, which this server does not support: 501.";
     NoHealthyOrigin, "no_healthy_origin", 503, "The health checks of all origins fail: 503.";
     Purged, "purged", 200, "An allowed client sent PURGE: 200.";
-    PurgeDenied, "purge_denied", 403, "PURGE was requested by a client that may not use it, or with more tags than a response may have: 403.";
+    PurgeDenied, "purge_denied", 403, "The client may not use PURGE, or the request has more tags than a response may have: 403.";
     OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
     OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout: 503.";
     EsiComposed, "esi_composed", 0, "The page was assembled from its ESI fragments.";
@@ -56,20 +56,20 @@ pub(crate) fn not_held() -> Refusal {
 
 /// The refusal of a request with only-if-cached that missed (RFC 9111 §5.2.1.7).
 pub(crate) fn only_if_cached(reason: Lookup) -> Refusal {
-    Refusal::new(504, "There is no kept answer, and the request wants nothing else.", reason)
+    Refusal::new(504, "No response is stored, and the request accepts nothing else.", reason)
 }
 
 /// Sentence for visitors. The reason is only logged: it would disclose internals.
 const fn sentence(status: u16) -> &'static str {
     match status {
-        200 => "Max-Forwards is 0: this server answers for itself.",
-        400 => "The request was not whole.",
-        501 => "This server does not know that method.",
-        502 => "The server behind this one did not answer as it should.",
+        200 => "Max-Forwards is 0, so this server responds itself.",
+        400 => "The request was incomplete.",
+        501 => "This server does not support that method.",
+        502 => "Bad gateway: the origin's response was invalid.",
         503 => "There is too much to do just now. Please try again in a moment.",
-        504 => "The server behind this one did not answer in time.",
-        508 => "The request goes round in circles.",
-        _ => "This cannot be answered.",
+        504 => "Gateway timeout: the origin did not respond in time.",
+        508 => "Proxy loop detected.",
+        _ => "The request cannot be served.",
     }
 }
 

@@ -193,7 +193,7 @@ struct Stitched {
 }
 
 /// Promised content is unavailable: the representation has changed, or the origin failed.
-const BROKEN: ContentEvent = ContentEvent::Failed(CloseReason::OriginCut);
+const BROKEN: ContentEvent = ContentEvent::Failed(CloseReason::OriginTruncated);
 
 impl Stitched {
     /// Requests a missing range, or joins a fetch of it.

@@ -188,15 +188,15 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
             "name a file in PEM that the user who starts flatout may read".to_owned(),
         ),
         OriginTlsError::NoAuthority(path) => (
-            format!("{} holds no certificate of an authority in PEM", path.display()),
+            format!("{} contains no PEM certificate of an authority", path.display()),
             "name the file with the authority's certificate, not its key".to_owned(),
         ),
         OriginTlsError::NoSystemAuthority => (
-            "this system has no certificates of authorities, so no origin of https can be believed".to_owned(),
+            "this system has no CA certificates, so no https origin can be verified".to_owned(),
             "install the package ca-certificates, or name a file: tls authorities=\"ca.pem\"".to_owned(),
         ),
         OriginTlsError::ServerName(name) => {
-            (format!("`{name}` is no host name"), "write the name that stands in the origin's certificate".to_owned())
+            (format!("`{name}` is not a host name"), "write the name in the origin's certificate".to_owned())
         }
         OriginTlsError::Internal(error) => {
             (format!("TLS cannot be set up: {error}"), "this is a defect of flatout or of the system".to_owned())

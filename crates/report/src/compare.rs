@@ -122,7 +122,7 @@ fn raw_figures(steps: &[(&StepReport, &StepReport)]) -> String {
 fn figure_of(measure: &str) -> Figure {
     match measure {
         "rate" => Figure::Rate,
-        "server CPU per answer" => Figure::ServerCpu,
+        "server CPU per response" => Figure::ServerCpu,
         "p99 response time" => Figure::Tail,
         _ => Figure::Median,
     }
@@ -138,7 +138,7 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     };
     add(Measure::rate(), &|step| Some(step.responses_per_s));
     add(Measure::cost("mean response time"), &|step| step.record.sums.response_ns.mean());
-    add(Measure::cost("server CPU per answer"), &|step| step.server?.cpu_ns_per_response);
+    add(Measure::cost("server CPU per response"), &|step| step.server?.cpu_ns_per_response);
     for (name, quantile) in [("p50 response time", 0.5), ("p99 response time", 0.99)] {
         let histogram = |step: &StepReport| step.record.response.histogram().into_owned();
         let unpacked: Vec<_> = steps.iter().map(|(a, b)| (histogram(a), histogram(b))).collect();
@@ -272,7 +272,7 @@ impl Compared {
         lines.push(match self.blocks {
             Blocks::Runs => format!("Judged by {} pairs of runs.", self.pairs),
             Blocks::Stretches => {
-                "Judged by stretches of these runs alone: what differs from run to run is not in the intervals. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
+                "Judged only by segments of these runs: the intervals do not include differences between runs. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
             }
             Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
         });

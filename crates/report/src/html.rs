@@ -62,7 +62,7 @@ pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -
             body {
                 header { (header) }
                 main { (main) }
-                footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is whole: it loads nothing." } }
+                footer { p { "Written by flatout " (env!("CARGO_PKG_VERSION")) ". This page is self-contained." } }
             }
         }
     }

@@ -104,7 +104,7 @@ fn add_step(page: &mut TextPage, step: &StepReport) {
                 page.figures(name, &percentiles(page.style(), times), &format!("{what}{of}"));
             }
             Some(times) if step.plan.is_open() => page.figures(name, &percentiles(page.style(), times), what),
-            None if name == "response" => page.named(name, "-", "nothing was answered"),
+            None if name == "response" => page.named(name, "-", "there was no response"),
             _ => {}
         }
     }

@@ -66,7 +66,7 @@ pub fn of(report: &RunReport) -> Verdict {
             (true, false) => format!("the figures of {}", show::plural(worthless, "step", "steps")),
             _ => "these figures".to_owned(),
         };
-        (Tone::Invalid, format!("Invalid: do not believe {which}."))
+        (Tone::Invalid, format!("Invalid: do not rely on {which}."))
     } else if touched > 0 {
         let headline = match &report.steps[..] {
             [step] => format!("Partly valid: {}.", worth(step)),
@@ -79,7 +79,7 @@ pub fn of(report: &RunReport) -> Verdict {
     } else if report.steps.iter().any(|step| !step.failing.is_empty()) {
         (Tone::Failed, "Valid, but requests failed.".to_owned())
     } else {
-        (Tone::Good, "Valid: the figures can be believed.".to_owned())
+        (Tone::Good, "Valid: the figures are reliable.".to_owned())
     };
     Verdict { tone, headline, figures: figures(report), reasons }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 const WAIT_BYTES_MAX: u64 = 256 * 1024;
 
 /// Upper bound of that wait.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The result of the selection.
 pub(crate) enum EncodingChoice<'a> {
@@ -80,7 +80,7 @@ fn begin<'a>(
     // Promised encodings count already.
     *grown |= under_way;
     let signal = Arc::<Signal>::default();
-    if !soon || !under_way || !services.thread_pool.ring_after(PATIENCE, Arc::clone(&signal)) {
+    if !soon || !under_way || !services.thread_pool.ring_after(TIMEOUT, Arc::clone(&signal)) {
         return Err(FileOutcome::EncodingPending);
     }
     slot.ring_at_end(&signal);

@@ -167,14 +167,14 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
         // During an upgrade the old process still has it open.
         Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return (None, None),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "its content makes no sense".to_owned(),
+        Err(_) => "its content is invalid".to_owned(),
     };
     let aside = path.with_extension("redb.broken");
     if let Err(error) = fs::rename(path, &aside) {
-        return (None, Some(format!("{shown}: {broken}; digests are not kept ({error})")));
+        return (None, Some(format!("{shown}: {broken}; digests are not stored ({error})")));
     }
     let database = open_existing(path);
-    let outcome = if database.is_some() { "recreated" } else { "digests are not kept" };
+    let outcome = if database.is_some() { "recreated" } else { "digests are not stored" };
     (database, Some(format!("{shown}: {broken}; saved as {}, {outcome}", aside.display())))
 }
 

@@ -152,7 +152,7 @@ impl Files {
                 const TEXT: &str = "Files can be read here, and nothing else.";
                 Refusal::new(405, TEXT, FileOutcome::MethodNotAllowed).with("Allow", ALLOW).into()
             }
-            _ => Refusal::new(501, "This server does not know that method.", FileOutcome::MethodUnknown).into(),
+            _ => Refusal::new(501, "This server does not support that method.", FileOutcome::MethodUnknown).into(),
         }
     }
 

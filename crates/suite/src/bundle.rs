@@ -281,13 +281,16 @@ fn difference(now: &ResumeState, there: &ResumeState, text: &str, was: &str) -> 
         return Some(format!("it has the layout {:?}", there.layout));
     }
     if now.flatout_version != there.flatout_version {
-        return Some(format!("it was begun by flatout {}, and this is {}", there.flatout_version, now.flatout_version));
+        return Some(format!(
+            "it was started by flatout {}, and this is {}",
+            there.flatout_version, now.flatout_version
+        ));
     }
     if now.program != there.program {
-        return Some(format!("it was begun by another build of flatout {}", there.flatout_version));
+        return Some(format!("it was started by another build of flatout {}", there.flatout_version));
     }
     let how = |quick: bool| if quick { "with --quick" } else { "without --quick" };
-    (now.quick != there.quick).then(|| format!("it was begun {}, and this is {}", how(there.quick), how(now.quick)))
+    (now.quick != there.quick).then(|| format!("it was started {}, and this is {}", how(there.quick), how(now.quick)))
 }
 
 /// Stops servers that a crash left behind, if their process IDs still belong to them.

@@ -386,7 +386,7 @@ impl RunEntry {
             verdict.soundness = Soundness::Unknown;
         }
         // Runs are short, and other processes take from all servers alike, whose runs are interleaved.
-        if verdict.reasons == [InvalidReason::CrowdingUnknown] { FigureVerdict::sound(figure) } else { verdict }
+        if verdict.reasons == [InvalidReason::CpuContentionUnknown] { FigureVerdict::sound(figure) } else { verdict }
     }
 
     /// The verdicts on a measure's invalid figures.

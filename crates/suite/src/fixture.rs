@@ -134,7 +134,7 @@ impl Maker<'_> {
 /// The path of a file in the folder, whose parents are created.
 fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if name.starts_with('/') || name.split('/').any(|part| part.is_empty() || part == "..") {
-        return Err(format!("{name:?} is no name of a file below the folder"));
+        return Err(format!("{name:?} is not a file name below the folder"));
     }
     let path = folder.join(name);
     let parent = path.parent().unwrap_or(folder);

@@ -117,7 +117,7 @@ fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &s
 /// or other processes ran.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
     let is_by_client = |reason: &InvalidReason| {
-        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::Crowded)
+        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::CpuContention)
     };
     let Some(measure) = Measure::parse(&check.measure.text) else { return false };
     let cells = report.step(&check.step.text).into_iter().flat_map(|step| &step.cells);

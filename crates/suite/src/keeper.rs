@@ -75,11 +75,11 @@ pub fn keep() -> io::Result<u8> {
     end_left();
     if let Some(signal) = status.signal() {
         eprintln!(
-            "flatout suite: the process that ran it was ended by signal {signal}; all that it had started is ended"
+            "flatout suite: signal {signal} killed the process that ran it; everything that it had started is stopped"
         );
     }
     for name in testbed::sweep() {
-        eprintln!("flatout suite: the network {name} was left behind; it is removed");
+        eprintln!("flatout suite: the network {name} was left over and is removed");
     }
     IS_OVER.store(true, Ordering::Release);
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

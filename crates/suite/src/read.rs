@@ -229,7 +229,7 @@ impl Reader<'_> {
         let values: Vec<String> = rest.iter().filter_map(|value| self.word(value)).collect();
         for (index, value) in values.iter().enumerate() {
             if values[..index].contains(value) {
-                self.report.add(Code::SameTwice, rest[index].span, format!("the value {value} stands here twice"));
+                self.report.add(Code::SameTwice, rest[index].span, format!("the value {value} is repeated"));
             }
         }
         Some(Variable { name, values, place })

@@ -65,7 +65,7 @@ pub fn headline(report: &SuiteReport) -> String {
         text.push_str(" A quick run: its figures show that the suite works and are nothing to quote.");
     }
     if report.interrupted {
-        text.push_str(" It was ended before its time; what had been measured is here.");
+        text.push_str(" The run was interrupted; this report has the results until then.");
     }
     if !report.troubles.is_empty() {
         let count = report.troubles.len() as u64;

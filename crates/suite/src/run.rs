@@ -38,17 +38,17 @@ pub struct Options {
     pub own: PathBuf,
 }
 
-/// A wish to end early: 0 until there is one.
+/// A request to end early: 0 until there is one.
 #[derive(Debug, Default)]
 pub struct StopRequest(AtomicU32);
 
 impl StopRequest {
-    /// No wish yet.
+    /// No request yet.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Wishes it.
+    /// Requests it.
     pub fn ask(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -67,7 +67,7 @@ impl Network {
     pub fn make(link: LinkProperties) -> Result<Self, Why> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !is_allowed() {
-            return Err(Reason::NeedsRoot.why("a testbed is made of network namespaces, and this needs root"));
+            return Err(Reason::NeedsRoot.why("a testbed uses network namespaces, which need root"));
         }
         for (program, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
             if look_up(program).is_none() {
@@ -243,7 +243,7 @@ pub fn mtu_fault(text: &str) -> Option<String> {
 /// The problem with a rate, if any.
 pub fn rate_fault(text: &str) -> Option<String> {
     let fits = rate_bits(text).is_some_and(|bits| (8_000..=1_000_000_000_000).contains(&bits));
-    (!fits).then(|| format!("{text:?} is no rate: it is a whole number with kbit, mbit or gbit, such as 100mbit"))
+    (!fits).then(|| format!("{text:?} is not a rate: write a whole number with kbit, mbit or gbit, such as 100mbit"))
 }
 
 /// The problem with a delay, if any.
@@ -251,7 +251,7 @@ pub fn delay_fault(text: &str) -> Option<String> {
     let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
     let found = units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us));
     let fits = found.is_some_and(|us| us <= 10_000_000);
-    (!fits).then(|| format!("{text:?} is no delay: it is a whole number with us, ms or s, at most 10s"))
+    (!fits).then(|| format!("{text:?} is not a delay: write a whole number with us, ms or s, at most 10s"))
 }
 
 /// A rate, in bits a second.

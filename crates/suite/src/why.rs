@@ -13,27 +13,27 @@ reasons! {
     }
     ProgramMissing, "program-missing", false, "The program is not on this machine.";
     NeedMissing, "need-missing", false, "A file that the server needs is not on this machine.";
-    TooOld, "too-old", false, "The program is older than the suite asks for.";
+    TooOld, "too-old", false, "The program is older than the suite requires.";
     VersionUnknown, "version-unknown", false, "The program did not say its version.";
-    Skipped, "skipped", false, "It was left out on request.";
-    NeedsRoot, "needs-root", false, "Networks of namespaces are made by root.";
-    ShareMissing, "share-missing", false, "A share of a core's time cannot be given to servers on this machine.";
-    TestbedFailed, "testbed-failed", true, "The network could not be made.";
-    FixtureFailed, "fixture-failed", true, "What is served could not be made.";
+    Skipped, "skipped", false, "It was omitted on request.";
+    NeedsRoot, "needs-root", false, "Network namespaces need root.";
+    ShareMissing, "share-missing", false, "The CPU share of servers cannot be limited on this machine.";
+    TestbedFailed, "testbed-failed", true, "The network could not be created.";
+    FixtureFailed, "fixture-failed", true, "The files to serve could not be created.";
     ConfigFailed, "config-failed", true, "A server's file could not be written.";
     StartFailed, "start-failed", true, "The server could not be started.";
     PortTaken, "port-taken", true, "Another process listens on the server's port.";
     NeverReady, "never-ready", true, "The server was not ready in time.";
-    DiedStarting, "died-starting", true, "The server ended before it was ready.";
-    Died, "died", true, "The server ended while it was measured.";
-    PortKept, "port-kept", true, "The server was stopped, and its port is still taken.";
+    DiedStarting, "died-starting", true, "The server exited before it was ready.";
+    Died, "died", true, "The server exited during the measurement.";
+    PortKept, "port-kept", true, "The server was stopped, but its port is still in use.";
     NeededAbsent, "needed-absent", false, "A server that it needs was left out.";
     NeededFailed, "needed-failed", true, "A server that it needs failed.";
     TakenMissing, "taken-missing", false, "A figure of an earlier step that it builds upon is missing.";
-    BenchFailed, "bench-failed", true, "The measurement could not be made.";
+    BenchFailed, "bench-failed", true, "The measurement failed.";
     BenchHung, "bench-hung", true, "The measurement did not end.";
     RequestsFailed, "requests-failed", true, "Requests failed.";
-    Interrupted, "interrupted", true, "The suite was ended before its time.";
+    Interrupted, "interrupted", true, "The suite was interrupted.";
     HistoryUnreadable, "history-unreadable", true, "A table of earlier figures cannot be read.";
     WriteFailed, "write-failed", true, "The result could not be written.";
 }

@@ -74,7 +74,7 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--http 2 --streams 4 --session-length 3", "--streams share"),
         ("--streams 4", "give --http 2"),
         ("--http 1.0 --streams 4", "give --http 2"),
-        ("-n 10 --burst 4", "no whole number of bursts"),
+        ("-n 10 --burst 4", "not a whole number of bursts"),
         ("-n 10 -d 1s", "cannot be used with"),
         ("-n 10 --precision 2", "cannot be used with"),
         ("--arrivals steps:5@1s,9@1s --precision 2", "waits for one mean"),

@@ -27,7 +27,7 @@ for (const [base, saveUninitialized] of [['/stock', true], ['/app', false]]) {
   app.get(`${base}/account`, (request, response) =>
     later(() => response.send(`account of ${request.session.name ?? 'nobody'}`)));
   app.get(`${base}/`, (request, response) =>
-    later(() => response.send(`welcome ${request.session.name ?? 'stranger'}`)));
+    later(() => response.send(`welcome ${request.session.name ?? 'guest'}`)));
 }
 
 // For everybody, and it says so.

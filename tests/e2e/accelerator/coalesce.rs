@@ -1,7 +1,7 @@
 //! Many who ask for one thing at once: one fetch for all of them where that is right, and none who waits for another
 //! where it is not.
 
-use super::super::harness::{Folder, PATIENCE, Server, wait_until};
+use super::super::harness::{Folder, Server, TIMEOUT, wait_until};
 use super::super::memory::allow_descriptors;
 use super::origin::{Origin, Then, response};
 use super::{Answer, accelerate, configure, get};
@@ -196,7 +196,7 @@ fn origin_of_two_halves(body: &Arc<Vec<u8>>, go_on: &Arc<AtomicBool>) -> Origin 
         let half = body.len() / 2;
         let _ = stream.write_all(&[head.as_bytes(), &body[..half]].concat());
         let start = Instant::now();
-        while !go_on.load(Ordering::SeqCst) && start.elapsed() < PATIENCE {
+        while !go_on.load(Ordering::SeqCst) && start.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(2));
         }
         let _ = stream.write_all(&body[half..]);

@@ -35,7 +35,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Small ones, some beyond what is kept in memory as one piece, and large ones.
+/// Small ones, some too large for one piece of memory, and large ones.
 fn object(number: u64, version: u64) -> Vec<u8> {
     let bytes = match number % 6 {
         0..=2 => 2 * 1024,
@@ -104,7 +104,7 @@ fn fifty_kills_under_load_lead_to_no_wrong_answer() {
     // Less than all objects take, so that some go while others come.
     let [one, two] = disks.each_ref().map(|disk| format!("{}=16MiB", disk.path().display()));
     // At an address of its own: the port of one that was killed may be given to a server of another test, whose answers
-    // are none of ours.
+    // are not ours.
     let arguments = ["--listen", "127.0.0.77:0", "--workers", "2", "--memory", "1MiB", "--disk", &one, "--disk", &two];
     let seed = u64::from(std::process::id());
     println!("seed {seed}");

@@ -21,7 +21,7 @@ fn origin() -> Origin {
     })
 }
 
-/// An accelerator whose own folder is the home of whoever asks it.
+/// An accelerator whose own folder is the home of anyone who asks it.
 struct Subject {
     origin: Origin,
     server: Server,
@@ -112,9 +112,9 @@ fn what_is_not_kept_says_why_and_what_to_do() {
     assert!(ago.is_some_and(|ago| ago.is_ok_and(|ago| ago <= begun.elapsed().as_secs() + 1)), "{text}");
     assert_parts(
         &text,
-        &["[hit_for_miss]", "NO: [private] It says private: for one visitor only.", "marker    [private]"],
+        &["[hit_for_miss]", "NO: [private] It says private: it is for one visitor only.", "marker    [private]"],
     );
-    assert_parts(&text, &["fix       Send public, or leave private out."]);
+    assert_parts(&text, &["fix       Send public, or remove private."]);
     let cookie = subject.cache(&["http://test/cookie"]);
     assert_eq!(cookie["not_kept"]["reason"]["name"], "set_cookie");
     assert!(subject.text(&["http://test/cookie"]).contains("set-cookie strip"));
@@ -147,7 +147,7 @@ fn stale_and_purged_answers_are_told_apart() {
     wait_until("it is stale", || subject.lookup(&["http://test/short"]) == "stale_expired");
     assert_parts(
         &subject.text(&["http://test/short"]),
-        &["stale        since", "asked whether the stored response is still valid", "ETag \"a\""],
+        &["stale        since", "stored response is validated with an origin", "ETag \"a\""],
     );
     get(&subject.server, "/long");
     wait_until("it is kept", || subject.lookup(&["http://test/long"]) == "hit_fresh");

@@ -271,7 +271,7 @@ fn an_origin_that_closes_its_idle_connections_is_not_an_error() {
 
 /// What makes an origin close its connections meets one that was kept and one that is fresh, and no third.
 #[test]
-fn one_attempt_sends_a_request_twice_at_the_most() {
+fn one_attempt_sends_a_request_at_most_twice() {
     let both = Arc::new(Barrier::new(2));
     let origin = Origin::start(move |request, stream| {
         if request.path() == "/deadly" {

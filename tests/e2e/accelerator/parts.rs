@@ -272,7 +272,7 @@ fn parts_of_different_versions_never_mix() {
     let whole = get(&server, "/file");
     store.check_whole(&whole, version);
     assert!(is_hit(&whole));
-    // Whoever has a part of an old version gets the whole of the present one.
+    // Anyone who has a part of an old version gets the whole of the present one.
     run_purge_by_post(&server);
     store.check(&part(&server, 100_000, 199_999), version, 100_000, 199_999);
     let other = ask(&server, "GET", "/file", "Range: bytes=100000-199999\r\nIf-Range: \"v0\"\r\n");
@@ -407,7 +407,7 @@ fn the_beginning_of_a_download_that_was_broken_off_is_stored() {
             let _ = stream.write_all(&all);
             return Then::Keep;
         }
-        // No more comes, until whoever asked has gone.
+        // No more comes, until the client has gone.
         let head = all.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
         let _ = stream.write_all(&all[..head + SENT]);
         let _ = stream.read(&mut [0]);

@@ -94,7 +94,7 @@ fn poisoned(cases: &[&[Case]], attacked: &Server, clean: &Server) -> Vec<String>
                 break;
             }
         }
-        // Whatever was left on a connection to the origin belongs to nobody.
+        // Bytes left on a connection to the origin belong to no response.
         let bystander = format!("{path}/reflect/bystander");
         if !get(attacked, &bystander).text().contains(&bystander) {
             found.push(format!("{}: a bystander got another's answer", case.name));

@@ -171,7 +171,7 @@ fn the_method_purge_is_for_those_who_are_allowed() {
             get(&server, "/page");
             assert_eq!(count(), before + 1, "it went");
         } else {
-            // Refused, or passed on as any unknown method: which is no promise of ours, but a client's word for an
+            // Refused, or passed on as any unknown method: which flatout does not promise, but a client's word for an
             // unsafe method (RFC 9111 §4.4) makes it stale at most.
             assert!(answer.status >= 400 || method_reached_the_origin, "{answer:?}");
         }

@@ -1,6 +1,6 @@
 //! Content on its way to origins, trailers and interim answers, and clients that are not ours.
 
-use super::super::harness::{Folder, PATIENCE, wait_until};
+use super::super::harness::{Folder, TIMEOUT, wait_until};
 use super::super::tool::{run, tool};
 use super::origin::{Origin, Then, fresh, response};
 use super::{Answer, accelerate, accelerate_url, ask, converse, get};
@@ -61,7 +61,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 fn take_upload(mut stream: TcpStream, may_read: &AtomicBool, came: &AtomicU64) {
     let Some(head) = read_head(&mut stream) else { return };
     let start = Instant::now();
-    while !may_read.load(Ordering::SeqCst) && start.elapsed() < PATIENCE {
+    while !may_read.load(Ordering::SeqCst) && start.elapsed() < TIMEOUT {
         thread::sleep(Duration::from_millis(5));
     }
     let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
@@ -214,7 +214,7 @@ fn a_cut_upload_never_looks_whole() {
         let content = if framing.contains("chunked") { "4\r\nhalf\r\n" } else { "half" };
         write!(client, "POST /cut HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{content}").unwrap();
         let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let head = read_head(&mut stream).unwrap();
         assert!(head.starts_with("POST /cut "));
         drop(client);

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn a_renamed_file_is_opened_anew_and_no_line_is_lost() {
+fn a_renamed_file_is_reopened_and_no_line_is_lost() {
     const ROTATIONS: usize = 5;
     let (folder, logs) = (Folder::with(&[("a.txt", b"a")]), Folder::new());
     let log = logs.path().join("log");

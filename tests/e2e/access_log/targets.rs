@@ -1,7 +1,7 @@
 //! JSON, rotation and syslog: the real workers, sockets and writer in this process, with a site of one page; and real
 //! readers of what it logs.
 
-use crate::e2e::harness::{Folder, PATIENCE, read_response, read_to_end, wait_until};
+use crate::e2e::harness::{Folder, TIMEOUT, read_response, read_to_end, wait_until};
 use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
@@ -99,7 +99,7 @@ impl Inside {
 
     fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         read_to_end(&mut stream)
@@ -282,7 +282,7 @@ fn syslog_gets_the_lines() {
     let folder = Folder::new();
     let path = folder.path().join("log");
     let daemon = UnixDatagram::bind(&path).unwrap();
-    daemon.set_read_timeout(Some(PATIENCE)).unwrap();
+    daemon.set_read_timeout(Some(TIMEOUT)).unwrap();
     let fields = vec![AccessField::Status, AccessField::Target];
     let server = Inside::start(
         2,

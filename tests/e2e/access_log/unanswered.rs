@@ -2,7 +2,7 @@
 
 use super::super::harness::{Folder, Server, wait_until};
 use super::super::http2::client::{ACK, Client, DATA, END_HEADERS, HEADERS, PING, RST_STREAM, literal, request};
-use super::super::patience::reset;
+use super::super::timeouts::reset;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! A client of HTTP/2 that knows frames and nothing else, so that it can send what no client should.
 
-use crate::e2e::harness::{PATIENCE, Server};
+use crate::e2e::harness::{Server, TIMEOUT};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -153,7 +153,7 @@ impl Client {
             }
         }
         self.stream.set_nonblocking(false).unwrap();
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         while let Some(frame) = self.received_frame() {
             if frame.kind == GOAWAY {
                 return Some(frame.number(4));

@@ -1,6 +1,6 @@
 //! Several agents make one load: shares add up, a lost one is not hidden.
 
-use super::super::harness::{Folder, PATIENCE, Server, flatout, wait_until};
+use super::super::harness::{Folder, Server, TIMEOUT, flatout, wait_until};
 use super::super::tool::said;
 use serde_json::Value;
 use std::fs;
@@ -59,7 +59,7 @@ fn wait_for_line(stderr: &mut BufReader<ChildStderr>, words: &str) {
     let (begun, mut line) = (Instant::now(), String::new());
     while !line.contains(words) {
         line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0 && begun.elapsed() < PATIENCE, "never: {words}");
+        assert!(stderr.read_line(&mut line).unwrap() > 0 && begun.elapsed() < TIMEOUT, "never: {words}");
     }
 }
 

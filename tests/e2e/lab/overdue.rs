@@ -17,8 +17,8 @@ fn the_server_s_own_log_agrees_or_the_run_is_invalid() {
     crate::e2e::harness::wait_until("the log has a line", || fs::read_to_string(&log).unwrap().lines().count() > 0);
     let run = bench(&[&server.url("/a.txt"), "-n", "500", "-c", "4", "--server-log", log.to_str().unwrap()]);
     assert!(run.code == Some(0) && !run.invalid().contains(&"counts-differ"), "{run:#?}");
-    let books = &run.step()["evidence"]["reconciliation"];
-    assert_eq!(books["server"]["requests"], 500, "{books:#}");
+    let counters = &run.step()["evidence"]["reconciliation"];
+    assert_eq!(counters["server"]["requests"], 500, "{counters:#}");
     // A server that writes fewer lines than it gave answers.
     let other = logs.path().join("other.log");
     fs::write(&other, "").unwrap();

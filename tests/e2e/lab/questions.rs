@@ -58,8 +58,11 @@ fn the_knee_is_never_beyond_what_the_server_can_do() {
     match search["ending"].as_str().unwrap() {
         "found" => assert!(search["met_per_s"].as_f64().is_some_and(|met| met > 250.0 / 2.0), "{search:#}"),
         "between" => assert!(said.contains("the knee lies between"), "{said}"),
-        "client-limited" => assert!(said.contains("higher") || said.contains("could not be found"), "{said}"),
-        "contradictory" | "unsettled" => assert!(said.contains("could not be found"), "{said}"),
+        "client-limited" => {
+            let expected = if search["met_per_s"].is_null() { "no highest rate for" } else { "higher" };
+            assert!(said.contains(expected), "{said}");
+        }
+        "contradictory" | "unsettled" => assert!(said.contains("no highest rate for"), "{said}"),
         other => panic!("{other}: {said}"),
     }
     assert!(run.stdout.contains(knee["sentence"].as_str().unwrap()), "{}", run.stdout);
@@ -117,8 +120,8 @@ fn a_rate_of_connections_is_told_from_one_of_requests() {
         run.step()["offered"]["rate_per_s"].as_f64()
     );
     let sentence = knee["sentence"].as_str().unwrap();
-    let is_told = sentence.contains("connections/s of 4 requests") || knee["search"]["met_per_s"].is_null();
-    assert!(is_told && run.stdout.contains(sentence), "{sentence}");
+    assert!(knee["search"]["met_per_s"].is_number(), "any rate meets it: {knee:#}");
+    assert!(sentence.contains("connections/s of 4 requests") && run.stdout.contains(sentence), "{sentence}");
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn a_run_until_it_is_tight_ends_by_itself() {
     let step = run.step();
     assert!(step["elapsed_ns"].as_u64().unwrap() < 60_000 * MS, "a constant is known soon: {step:#}");
     assert!(run.number("responses") >= 100);
-    assert!(step["plan"]["stop"]["tight"].is_object() || step["plan"]["stop"]["kind"] == "tight", "{:#}", step["plan"]);
+    assert!(step["plan"]["stop"]["tight"].is_object(), "{:#}", step["plan"]);
 }
 
 #[test]

@@ -213,20 +213,20 @@ fn one_output_that_cannot_be_written_costs_no_other() {
 
 /// The server's log: a line for each request, until the file is taken away at the fifteenth.
 #[test]
-fn books_that_are_gone_meanwhile_leave_the_levels_and_all_outputs() {
+fn server_counters_that_vanish_meanwhile_leave_the_levels_and_all_outputs() {
     let folder = Folder::new();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let log = folder.path().join("access.log");
     fs::write(&log, "").unwrap();
-    let (books, lines) = (log.clone(), std::sync::Mutex::new(0));
+    let (counters, lines) = (log.clone(), std::sync::Mutex::new(0));
     let address = respond(move |_, _| {
         let mut lines = lines.lock().unwrap();
         *lines += 1;
         if *lines == 15 {
-            fs::remove_file(&books).unwrap();
+            fs::remove_file(&counters).unwrap();
         } else if *lines < 15 {
             let line = b"127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 5\n";
-            let mut file = fs::OpenOptions::new().append(true).open(&books).unwrap();
+            let mut file = fs::OpenOptions::new().append(true).open(&counters).unwrap();
             std::io::Write::write_all(&mut file, line).unwrap();
         }
         Answer::At(0, ok(5))
@@ -297,7 +297,7 @@ fn a_question_that_runs_short_of_ports_keeps_what_it_found() {
     assert!(trials.iter().filter(is_long).all(|trial| trial["outcome"] == "invalid"), "{search:#}");
     let steps = json["steps"].as_array().unwrap();
     assert_eq!(steps.len(), trials.iter().filter(|trial| !is_long(trial)).count(), "{search:#}");
-    assert!(super::reasons_of(steps.last().unwrap()).contains(&"part-missing"), "{stdout}");
+    assert!(super::reasons_of(steps.last().unwrap()).contains(&"not-measured"), "{stdout}");
     assert!(stdout.contains("source address"), "{stdout}");
     // Four levels fit, three do not, and neither does the recovery.
     let (code, stdout, json) = bench_of_few_ports("--overload --rate 100 -d 700ms").unwrap();

@@ -130,7 +130,7 @@ fn figures_that_other_processes_spoil_are_marked() {
     let busy = BusyLoops::start();
     let reasons = |run: &Bench| run.invalid().into_iter().map(str::to_owned).collect::<Vec<_>>();
     // Too short to tell how much they took, and long enough.
-    for (length, name) in [("400ms", "crowding-unknown"), ("2s", "crowded")] {
+    for (length, name) in [("400ms", "cpu-contention-unknown"), ("2s", "cpu-contention")] {
         let run = bench(&[&server.url("/a.txt"), "-c", "8", "-d", length]);
         assert!(reasons(&run).iter().any(|reason| reason == name), "{name}: {:?} {}", reasons(&run), run.stdout);
         let figures = run.step()["figures"].as_array().unwrap();

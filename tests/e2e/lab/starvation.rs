@@ -91,7 +91,7 @@ fn a_starved_server_leaves_the_run_valid() {
         if run.exit == Some(0) && run.invalid().is_empty() {
             return;
         }
-        let is_crowded = run.invalid().iter().all(|reason| *reason == "crowded");
+        let is_crowded = run.invalid().iter().all(|reason| *reason == "cpu-contention");
         let others = run.step()["client"]["other_cpu_share"].as_f64().unwrap();
         let text = "the server alone was short of time";
         assert!(is_crowded || others > OTHERS_SHARE_MIN, "{text}: {} {}", run.stdout, run.stderr);

@@ -48,7 +48,7 @@ fn a_site_in_front_keeps_what_pages_allow() {
         let request = format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\n{lines}Connection: close\r\n\r\n");
         text(&Response::parse(&server.exchange(request.as_bytes())))
     };
-    // What strangers say of themselves does not come so far.
+    // Fields from untrusted clients do not get this far.
     assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
     assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
     assert_eq!(ask("/own"), "<p>2 http://www.example.com/own</p>");

@@ -54,7 +54,7 @@ fn what_is_wrong_is_told_with_its_line() {
     let output = pages(folder.path(), &["check", "site"]);
     let text = stderr(&output);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{text}");
-    let expected = "error: an attribute's value that holds an insertion stands in quotes  [P0302]
+    let expected = "error: an attribute's value that contains an insertion must be in quotes  [P0302]
   site/a.lhtml:2:13
   1 | <ul>
   2 |   <li class=<?= v ?>>

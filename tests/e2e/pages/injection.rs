@@ -125,13 +125,13 @@ fn head(payloads: &[&str]) -> String {
         hexadecimal.push('.');
     }
     format!(
-        "<?lua local payloads = {{ {luau} }} ?>\n<!doctype html><meta charset=utf-8><title>injection</title><body>\n<pre id=ledger>{hexadecimal}</pre>\n\
+        "<?lua local payloads = {{ {luau} }} ?>\n<!doctype html><meta charset=utf-8><title>injection</title><body>\n<pre id=counts>{hexadecimal}</pre>\n\
          <script>
          window.ran = []; window.got = []; window.wrong = [];
          for (const name of ['alert', 'msgbox', 'prompt', 'confirm']) window[name] = what => ran.push(String(what));
          const bytes = text => new Uint8Array((text.match(/../g) || []).map(pair => parseInt(pair, 16)));
          const decoder = new TextDecoder('utf-8', {{ignoreBOM: true}});
-         window.expected = ledger.textContent.split('.').slice(0, -1).map(text => decoder.decode(bytes(text)));
+         window.expected = counts.textContent.split('.').slice(0, -1).map(text => decoder.decode(bytes(text)));
          window.compare = values => {{
            if (values.length !== expected.length) wrong.push('there are ' + values.length);
            values.forEach((value, at) => {{ if (value !== expected[at]) wrong.push(JSON.stringify([expected[at], value])); }});

@@ -66,7 +66,7 @@ fn a_key_that_is_taken_out_is_dead_after_a_reload() {
     assert_eq!(known(&server, 0, &old), "ann", "nothing holds before the reload");
     assert!(reload(&folder));
     assert_eq!((known(&server, 0, &old), known(&server, 0, &new)), ("nobody".into(), "ann".into()));
-    // A secret that cannot be used changes nothing, and whoever reloads is told.
+    // A secret that cannot be used changes nothing, and anyone who reloads is told.
     write_secret(&folder, "short\n");
     assert!(!reload(&folder));
     assert_eq!(known(&server, 0, &new), "ann");

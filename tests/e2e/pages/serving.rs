@@ -197,7 +197,7 @@ fn header_steps_and_passwords_hold_for_pages() {
 }
 
 #[test]
-fn who_asks_is_what_a_trusted_neighbour_says() {
+fn who_asks_is_what_a_trusted_proxy_says() {
     let content = "<p><?= request.client ?> <?= request.scheme ?> <?= request.url ?> <?= request.host ?></p>\
                    <?lua session.user = \"ann\" ?>";
     let lines =
@@ -259,5 +259,5 @@ fn explain_tells_which_page_answers() {
     let told = explain("/shop/cart");
     assert!(told.contains("runs ") && told.contains("site/shop/cart.lhtml"), "{told}");
     let told = explain("/nothing");
-    assert!(told.contains("no page has this name: goes on") && told.contains("404"), "{told}");
+    assert!(told.contains("no page has this name: passes on") && told.contains("404"), "{told}");
 }

@@ -28,7 +28,7 @@ fn endless_pages_leave_the_worker_to_others() {
                 }
             });
         }
-        // All of them compute, 2.4 s in all: whoever waited for one of them to end would be answered no more than a few
+        // All of them compute, 2.4 s in all: anyone who waited for one of them to end would be answered no more than a few
         // times before the first does.
         let mut stream = server.connect();
         let mut answered = 0;

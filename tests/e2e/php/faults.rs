@@ -227,7 +227,7 @@ fn a_visitor_who_leaves_takes_the_request_along() {
     std::io::Write::write_all(&mut stream, b"GET /x.php HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     wait_until("the script runs", || app.asked().len() == 1);
     drop(stream);
-    let told = receiver.recv_timeout(super::super::harness::PATIENCE).unwrap();
+    let told = receiver.recv_timeout(super::super::harness::TIMEOUT).unwrap();
     assert_eq!(told, (Some(2), true), "it is told, and then the connection ends");
     assert_eq!(get(&server, "/x.php?well").status, 200);
 }

@@ -155,7 +155,7 @@ fn two_sites_share_the_processes_of_one_server() {
 }
 
 #[test]
-fn scripts_are_told_what_a_trusted_neighbour_says() {
+fn scripts_are_told_what_a_trusted_proxy_says() {
     let folder = folder();
     let fpm = Fpm::start(&folder, true, 2, "");
     let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";

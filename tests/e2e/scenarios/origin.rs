@@ -29,7 +29,7 @@ pub(crate) fn listen(name: &str, listener: TcpListener, stage: &Arc<Stage>, turn
     });
 }
 
-/// Wakes whoever listens at this address, so that it sees that the scenario is over.
+/// Wakes anyone who listens at this address, so that it sees that the scenario is over.
 pub(crate) fn wake(address: SocketAddr) {
     if let Ok(stream) = TcpStream::connect(address) {
         let _ = stream.shutdown(Shutdown::Both);

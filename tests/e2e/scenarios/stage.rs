@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::script::{Times, Turn};
-use super::wire::PATIENCE;
+use super::wire::TIMEOUT;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,9 +37,9 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `done` or the end of the scenario; `false`: it took longer than `patience`.
-    fn wait(&self, patience: Duration, done: impl Fn(&State) -> bool) -> bool {
-        let until = Instant::now() + patience;
+    /// Waits until `done` or the end of the scenario; `false`: it took longer than `timeout`.
+    fn wait(&self, timeout: Duration, done: impl Fn(&State) -> bool) -> bool {
+        let until = Instant::now() + timeout;
         let mut state = self.lock();
         while !state.over && !done(&state) {
             let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
@@ -69,7 +69,7 @@ impl Stage {
 
     /// Waits until the origins were asked so often.
     pub(crate) fn await_requests(&self, count: usize) -> Result<(), String> {
-        if self.wait(PATIENCE, |state| state.requests >= count) {
+        if self.wait(TIMEOUT, |state| state.requests >= count) {
             return Ok(());
         }
         Err(format!("the origins were asked {} times", self.lock().requests))
@@ -77,10 +77,10 @@ impl Stage {
 
     /// Waits until `release` says this name.
     pub(crate) fn hold(&self, name: &str) -> Result<(), String> {
-        if self.wait(PATIENCE, |state| state.released.contains(name)) {
+        if self.wait(TIMEOUT, |state| state.released.contains(name)) {
             return Ok(());
         }
-        Err(format!("nobody released {name:?} in {PATIENCE:?}"))
+        Err(format!("nobody released {name:?} in {TIMEOUT:?}"))
     }
 
     pub(crate) fn release(&self, name: &str) {
@@ -93,7 +93,7 @@ impl Stage {
     }
 
     pub(crate) fn wait_until_over(&self) {
-        self.wait(PATIENCE * 10, |_| false);
+        self.wait(TIMEOUT * 10, |_| false);
     }
 
     pub(crate) fn is_over(&self) -> bool {

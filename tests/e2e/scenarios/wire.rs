@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer than any answer of a scenario takes on a busy machine; it decides only when one that hangs fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often a waiting side looks whether the scenario is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -89,7 +89,7 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn new(stream: TcpStream, stage: Arc<Stage>, is_origin: bool) -> Result<Self, String> {
         stream.set_read_timeout(Some(LOOK)).map_err(|error| error.to_string())?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_write_timeout(Some(TIMEOUT)).map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         Ok(Self {
             stream,
@@ -116,8 +116,8 @@ impl Wire {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     if self.stage.is_over() {
                         self.ended = true;
-                    } else if !self.is_origin && start.elapsed() > PATIENCE {
-                        return Err(format!("nothing came for {PATIENCE:?}"));
+                    } else if !self.is_origin && start.elapsed() > TIMEOUT {
+                        return Err(format!("nothing came for {TIMEOUT:?}"));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -342,7 +342,7 @@ impl Wire {
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         match self.stream.write_all(bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Err(format!("nobody took what was written for {PATIENCE:?}"))
+                Err(format!("nobody took what was written for {TIMEOUT:?}"))
             }
             Err(error) if self.is_origin => Err(error.to_string()),
             _ => Ok(()),

@@ -32,7 +32,7 @@ fn an_interrupted_suite_stops_everything_and_goes_on_where_it_was() {
     assert!(before.len() >= 4 && before.len() < 6, "{before:?}");
     let ran = given.run(&[]);
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("is resumed: what is done stays done"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is resumed: existing results are not measured again"), "{}", ran.stderr);
     let after = times(&given);
     assert_eq!((after.len(), &after[..before.len()]), (6, &before[..]), "nothing was measured twice");
     let report = given.report();
@@ -76,7 +76,7 @@ fn a_suite_that_is_killed_leaves_no_process() {
         signal(worker, name);
         let ran = Ran::of(&child.wait_with_output().unwrap());
         assert_eq!(ran.code, if name == "KILL" { 137 } else { 134 }, "{}", ran.stderr);
-        assert!(ran.stderr.contains("all that it had started is ended"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("everything that it had started is stopped"), "{}", ran.stderr);
         assert_nothing_runs(&given);
     }
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long a digest or a variant may take to be made.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What curl saw.
 struct Answer {
@@ -32,7 +32,7 @@ pub(super) fn check(bench: &Bench, subject: Subject, case: &Case, server: &Serve
         let answer = ask(bench, subject, case, server)?;
         is_right(&answer, subject, case)?;
         let Some(lacking) = lacking(bench, &answer, subject, case)? else { break };
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIMEOUT {
             return Err(lacking.into());
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -78,7 +78,7 @@ fn check_forwarding(bench: &Bench, subject: Subject, case: &Case, server: &Serve
         let reached = server.forwarded()?.unwrap_or(before).saturating_sub(before);
         match origin::is_right(behind, PROOFS, reached) {
             // Some write what they keep behind the answer's back.
-            Err(_) if behind == Behind::Kept && start.elapsed() < PATIENCE => {}
+            Err(_) if behind == Behind::Kept && start.elapsed() < TIMEOUT => {}
             verdict => return verdict,
         }
         std::thread::sleep(Duration::from_millis(100));

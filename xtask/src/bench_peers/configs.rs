@@ -79,7 +79,7 @@ pub(super) fn flatout(settings: Settings, ground: Ground<'_>) -> String {
     text
 }
 
-/// As nginx's manual advises for static files, save that `tcp_nopush` is kept for large ones: around a small answer it
+/// As nginx's manual advises for static files, except that `tcp_nopush` is kept for large ones: around a small answer it
 /// only adds two system calls.
 pub(super) fn nginx(settings: NginxSettings, ground: Ground<'_>) -> String {
     let sending = match (settings.sendfile, ground.case.kind) {

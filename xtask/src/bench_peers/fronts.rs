@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Where Debian keeps Traffic Server's modules.
 const TRAFFIC_SERVER_MODULES: &str = "/usr/lib/trafficserver/modules";
 
-/// Varnish writes a line of its shared log for each of these while it answers a request, whoever reads them.
+/// Varnish writes a line of its shared log for each of these while it answers a request, even if nothing reads them.
 pub(super) const VARNISH_UNLOGGED: &str = "vsl_mask=-Begin,-End,-ReqStart,-ReqMethod,-ReqURL,-ReqProtocol,-ReqHeader,\
     -ReqUnset,-ReqAcct,-RespProtocol,-RespStatus,-RespReason,-RespHeader,-RespUnset,-VCL_call,-VCL_return,-VCL_use,\
     -Hit,-Timestamp,-Length,-SessOpen,-SessClose,-Link,-Filters,-Storage";

@@ -52,7 +52,7 @@ pub(super) fn publish(suite: &'static Suite, text: &str) -> Outcome<()> {
     report::write_into_doc(suite, &markdown)
 }
 
-/// Makes the tables again of what is kept, as after a change of a target or of how they look.
+/// Writes the tables again from stored results, as after a change of a target or of how they look.
 pub(super) fn render(suite: &'static Suite) -> Outcome<()> {
     let text = std::fs::read_to_string(shell::root().join(path(suite))).cannot(&format!("read {}", path(suite)))?;
     report::write_into_doc(suite, &markdown(suite, &text)?)

@@ -24,7 +24,7 @@ impl Drop for Origin {
 }
 
 impl Origin {
-    /// Starts one for this accelerator alone, so that whoever asks it is known.
+    /// Starts one for this accelerator alone, so that anyone who asks it is known.
     pub(super) fn start(bench: &Bench, case: &Case, behind: Behind, slug: &str) -> Outcome<Self> {
         let port = servers::free_port()?;
         let folder = bench.folder();

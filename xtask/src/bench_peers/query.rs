@@ -124,7 +124,7 @@ ANALYZE\");
     let php = shell::locate("php").cannot(missing)?;
     eprintln!("making a table of {ROWS} rows");
     shell::output_of(Command::new(php).arg(&script).arg(&database))?;
-    // Whoever reads a database with a write-ahead log writes to what is shared beside it, and PHP is nobody.
+    // Anyone who reads a database with a write-ahead log writes to what is shared beside it, and PHP is nobody.
     std::fs::set_permissions(own, PermissionsExt::from_mode(0o777)).cannot("open the database's folder to all")?;
     std::fs::set_permissions(&database, PermissionsExt::from_mode(0o666)).cannot("open the database to all")
 }

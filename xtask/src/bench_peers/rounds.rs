@@ -229,7 +229,7 @@ fn measure_clients(case: &'static Case, bench: &Bench, rounds: usize, seconds: u
     result
 }
 
-/// A second of everyone to warm up, then the rounds. Whoever fails is left out from there on; the others go on.
+/// A second of everyone to warm up, then the rounds. Anyone who fails is left out from there on; the others go on.
 fn take_turns(
     result: &mut CaseResult,
     rounds: usize,
@@ -238,7 +238,7 @@ fn take_turns(
 ) {
     for round in 0..=rounds {
         let mut turns: Vec<Subject> = result.series.iter().map(|series| series.subject).collect();
-        // Whoever always came after the same neighbour would always inherit its warm or cold machine.
+        // Anyone who always came after the same server would always inherit its warm or cold machine.
         if round % 2 == 0 {
             turns.reverse();
         }

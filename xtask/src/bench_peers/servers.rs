@@ -141,7 +141,7 @@ impl Server {
             if lines >= requests {
                 return Ok(Some(text.into_owned()));
             }
-            if start.elapsed() > LOG_PATIENCE {
+            if start.elapsed() > LOG_TIMEOUT {
                 return Err(format!("it logged {lines} of {requests} requests").into());
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -167,7 +167,7 @@ fn start_companion(bench: &Bench, slug: &str, command: &Command, socket: &Path) 
     let start = Instant::now();
     while UnixStream::connect(socket).is_err() {
         let ended = companion.0.try_wait().cannot("look after a server")?;
-        if ended.is_some() || start.elapsed() > START_PATIENCE {
+        if ended.is_some() || start.elapsed() > START_TIMEOUT {
             let said = std::fs::read_to_string(&said).unwrap_or_default();
             return Err(format!("it does not listen ({shown}) {}", said.lines().next().unwrap_or("")).into());
         }
@@ -179,7 +179,7 @@ fn start_companion(bench: &Bench, slug: &str, command: &Command, socket: &Path) 
 /// Waits until somebody listens.
 pub(super) fn wait_until_ready(child: &mut Child, port: u16) -> Outcome<()> {
     let start = Instant::now();
-    while start.elapsed() < START_PATIENCE {
+    while start.elapsed() < START_TIMEOUT {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Ok(());
         }
@@ -192,10 +192,10 @@ pub(super) fn wait_until_ready(child: &mut Child, port: u16) -> Outcome<()> {
 }
 
 /// Varnish compiles its configuration first.
-const START_PATIENCE: Duration = Duration::from_secs(15);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Longer than anybody buffers lines.
-const LOG_PATIENCE: Duration = Duration::from_secs(4);
+const LOG_TIMEOUT: Duration = Duration::from_secs(4);
 
 impl Drop for Server {
     fn drop(&mut self) {

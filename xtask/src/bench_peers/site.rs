@@ -38,7 +38,7 @@ pub(super) const SITE: &str = "site";
 /// 1 KiB, as most measurements of servers have it.
 pub(super) const SMALL: File = File { root: SITE, path: "1k.html", bytes: 1024, contents: Contents::Text };
 
-/// The same behind a folder that only the last of many routes serves: whoever takes another route finds nothing.
+/// The same behind a folder that only the last of many routes serves: anyone who takes another route finds nothing.
 pub(super) const SMALL_BY_LAST_ROUTE: File =
     File { root: "last", path: "last/1k.html", bytes: 1024, contents: Contents::Text };
 

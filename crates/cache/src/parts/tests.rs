@@ -52,7 +52,7 @@ fn only_parts_of_one_representation_are_combined() {
         ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
         (TAG, "ETag: \"x\"\r\nContent-Encoding: br\r\n"),
         (TAG, "ETag: \"x\"\r\nVary: Foo\r\n"),
-        // Whoever may have the new one may not have the old one.
+        // Anyone who may have the new one may not have the old one.
         (TAG, "ETag: \"x\"\r\nCache-Control: public\r\n"),
     ] {
         assert!(!combines(one, other), "{one} and {other}");

@@ -121,7 +121,8 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings> {
     let is_of_top = |name: &str| PROPERTIES_OF_TOP.contains(&name);
     if let Some(memory) = node.properties.iter().find(|property| is_of_top(&property.name)) {
-        let draft = reader.report.add(Code::WrongPlace, memory.span, "how much is held is said for all sites together");
+        let draft =
+            reader.report.add(Code::WrongPlace, memory.span, "the limits of the store apply to all sites together");
         draft.label("at the top level: store memory=\"256MiB\" memory-objects=1000000");
         return None;
     }
@@ -132,7 +133,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
         cache.rules.enabled = false;
         if node.properties.len() > 1 || node.children.is_some() {
             let draft = reader.report.add(Code::Contradiction, off.span, "this cache is switched off and described");
-            draft.note("a route's own `cache off=#true` stands alone");
+            draft.note("`cache off=#true` takes no other settings");
         }
         return Some(cache);
     }
@@ -190,7 +191,7 @@ fn query(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
             let (code, message) = if first.name == child.name {
                 (Code::GivenTwice, format!("`{}` is given twice", child.name))
             } else {
-                (Code::Contradiction, "parameters are left out or chosen, not both".to_owned())
+                (Code::Contradiction, "use either `without` or `only`, not both".to_owned())
             };
             reader.report.add(code, child.span, message).related(first.span, "the other");
             continue;
@@ -218,7 +219,7 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     if plain.contains('*') || !plain.bytes().all(|byte| byte.is_ascii_graphic() && !b"&=#?".contains(&byte)) {
         let draft =
             reader.report.add(Code::QueryNameBad, value.span, format!("`{name}` is not a valid parameter name"));
-        draft.label("as it stands in the query: \"id\", \"utm_*\"");
+        draft.label("as written in the query: \"id\", \"utm_*\"");
         return None;
     }
     Some(name)

@@ -64,7 +64,7 @@ pub(super) fn sites(reader: &mut Reader<'_>, nodes: &[&Node], sites: &[Site], li
                 let span = host_span(host);
                 if let Some(first) = hosts.get(&(*listener, host.as_str())) {
                     let address = listeners.list[*listener].0.address;
-                    let message = format!("another site answers for `{host}` on {address}");
+                    let message = format!("another site already has `{host}` on {address}");
                     reader.report.add(Code::HostTwice, span, message).related(*first, "the other site");
                     continue 'hosts;
                 }
@@ -85,11 +85,11 @@ fn certificate(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Li
             let message = format!("no certificate for TLS on {}", listener.address);
             let draft = reader.report.add(Code::CertificateMissing, node.span, message);
             draft.related(*first, "TLS here");
-            draft.note("give the site one: tls cert=\"chain.pem\" key=\"key.pem\", or our own: tls \"internal\"");
+            draft.note("add tls cert=\"chain.pem\" key=\"key.pem\", or tls \"internal\" for a local one");
         }
         // A listener with a mistake of its own is not in the list.
         (None, Some(tls)) if !has_tls_property(node) => {
-            let draft = reader.report.add(Code::CertificateUnused, tls.span, "no address of this site speaks TLS");
+            let draft = reader.report.add(Code::CertificateUnused, tls.span, "no address of this site uses TLS");
             draft.note("as in: listen \"0.0.0.0:443\" tls=#true");
         }
         _ => {}
@@ -108,8 +108,8 @@ pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listene
     if only_redirects || site.steps().any(|step| matches!(step.kind, StepKind::Handler(_))) {
         return;
     }
-    let draft = reader.report.add(Code::NoAnswer, node.span, "nothing in this site ever answers");
-    draft.note("give it a handler: files, pages, php, proxy, respond, redirect or metrics");
+    let draft = reader.report.add(Code::NoAnswer, node.span, "this site has no handler, so it never responds");
+    draft.note("add a handler: files, pages, php, proxy, respond, redirect or metrics");
 }
 
 /// A `cache` is for the `proxy` steps behind it, as what a route adds stays added.
@@ -117,11 +117,11 @@ pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
     let mut unused = Vec::new();
     follow_caches(node, &mut unused);
     for Unused { span, behind } in unused {
-        let draft = reader.report.add(Code::CacheUnused, span, "no `proxy` stands behind this `cache`");
+        let draft = reader.report.add(Code::CacheUnused, span, "no `proxy` follows this `cache`");
         match behind {
             None => draft.note("as in: cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\""),
             Some(name) => draft.note(format!(
-                "what `{name}` answers is kept by a site in front of it: site \"www.example.com\" {{ cache; proxy \"http://127.0.0.1:8081\" }} and site {{ listen \"127.0.0.1:8081\"; {name} … {{ trusted-proxies \"127.0.0.1\" }} }}"
+                "to cache the responses of `{name}`, put a site in front of it: site \"www.example.com\" {{ cache; proxy \"http://127.0.0.1:8081\" }} and site {{ listen \"127.0.0.1:8081\"; {name} … {{ trusted-proxies \"127.0.0.1\" }} }}"
             )),
         };
     }

@@ -200,7 +200,7 @@ fn absolute_path(reader: &mut Reader<'_>, value: &Value) -> Option<PathBuf> {
     let folder = PathBuf::from(&text);
     if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
         let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not an absolute path"));
-        draft.label("as in \"/usr/share\", without `..`: what links lead to is compared with it");
+        draft.label("as in \"/usr/share\", without `..`: the targets of links are compared with it");
         return None;
     }
     Some(folder)
@@ -212,7 +212,7 @@ fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
         let is_last = index + 1 == node.arguments.len();
         if matches!(target, TryTarget::Status(_)) && !is_last {
             let draft = reader.report.add(Code::Unreachable, node.arguments[index + 1].span, "this is never tried");
-            draft.related(value.span, "a status always answers");
+            draft.related(value.span, "a status always responds, so nothing after it is tried");
             return;
         }
         files.try_targets.push(target);
@@ -245,7 +245,7 @@ fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Te
     };
     if text.parts.iter().any(is_foreign) {
         let draft = reader.report.add(Code::TargetBad, span, "this is not a valid file path");
-        draft.label("a path below the folder, with {path}, {rest} or {host} in it");
+        draft.label("a path below the folder, which may contain {path}, {rest} or {host}");
         return None;
     }
     match text.parts.first_mut() {
@@ -301,7 +301,7 @@ fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item =
         }
         if covers(known) {
             let draft = reader.report.add(Code::Unreachable, value.span, format!("`{text}` never matches here"));
-            draft.label(format!("`{known}` stands before it, and the first that matches decides"));
+            draft.label(format!("`{known}` is before it, and the first match decides"));
             return None;
         }
     }

@@ -93,7 +93,7 @@ pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
     for value in &node.arguments {
         let Some(network) = network(reader, value) else { continue };
         if let Some((_, Network::All)) = access.rules.iter().find(|(_, known)| *known == Network::All) {
-            let draft = reader.report.add(Code::Unreachable, value.span, "this rule is never asked");
+            let draft = reader.report.add(Code::Unreachable, value.span, "this rule is never reached");
             draft.label("a rule before it decides for everybody");
         } else if access.rules.iter().any(|(_, known)| *known == network) {
             reader.same_twice(value.span, "this network");
@@ -166,7 +166,7 @@ fn realm(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = field_value(reader, value)?;
     // The realm is a quoted string (RFC 9110, section 11.5), and escapes in it are not understood everywhere.
     if text.contains(['"', '\\']) {
-        reader.report.add(Code::TextBad, value.span, "a realm holds no quotes and no backslashes");
+        reader.report.add(Code::TextBad, value.span, "a realm contains no quotes and no backslashes");
         return None;
     }
     Some(text)
@@ -178,7 +178,7 @@ fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAut
     if let Some(name) = &name
         && name.contains(':')
     {
-        reader.report.add(Code::TextBad, span, "a user's name holds no colon").label("RFC 7617, section 2");
+        reader.report.add(Code::TextBad, span, "a user name contains no colon").label("RFC 7617, section 2");
         return;
     }
     let hash_span = hash.span;
@@ -188,7 +188,7 @@ fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAut
     {
         let draft = reader.report.add(Code::HashBad, hash_span, "this is not a valid password hash");
         draft.label("argon2 (\"$argon2id$…\") or bcrypt (\"$2b$…\")");
-        draft.note("never the password itself: `flatout passwd` asks for it and prints its hash");
+        draft.note("do not write the password itself: `flatout passwd` prompts for it and prints its hash");
         return;
     }
     let (Some(name), Some(hash)) = (name, hash) else { return };
@@ -215,8 +215,8 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
         (property(node, "credentials"), cors.credentials && cors.origins.iter().any(|origin| origin == "*"))
     {
         let draft =
-            reader.report.add(Code::Contradiction, property.span, "no browser takes credentials for all origins");
-        draft.note("name the origins: with \"*\" every page in the world could read what the visitor may read");
+            reader.report.add(Code::Contradiction, property.span, "browsers do not accept credentials for all origins");
+        draft.note("name the origins: with \"*\", any web page could read what the visitor may read");
     }
     if cors.methods.is_empty() {
         // What needs no preflight by the Fetch standard.
@@ -236,7 +236,7 @@ pub(super) fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     if !parse::is_token(&text) || text != upper {
         let draft = reader.report.add(Code::MethodBad, value.span, format!("`{text}` is not a valid method"));
         if parse::is_token(&text) {
-            draft.label(format!("methods stand in capitals: \"{upper}\""));
+            draft.label(format!("write methods in capitals: \"{upper}\""));
         } else if text.contains([',', ' ']) {
             draft.note("several methods: route { match { method \"GET\" \"POST\" }; … }");
         }

@@ -119,7 +119,7 @@ impl Logs {
             let draft = reader.report.add(Code::GivenTwice, span, "two logs are meant for all sites");
             draft
                 .related(first, "the first")
-                .note("give all but one of them a name, for sites to choose: log name=\"…\"");
+                .note("give all but one of them a name, so that sites can select them: log name=\"…\"");
             return;
         }
         self.default = Some((log, span));
@@ -135,7 +135,7 @@ impl Logs {
         match (node.arguments.first(), name) {
             (Some(_), Some(name)) => {
                 let draft = reader.report.add(Code::WrongPlace, name.span, "a site's own log needs no name");
-                draft.label("names are given at the top level, and chosen here: log name=\"…\"");
+                draft.label("define named logs at the top level, and select one here: log name=\"…\"");
                 None
             }
             (Some(target), None) => {
@@ -156,7 +156,7 @@ impl Logs {
         let extra = node.properties.iter().find(|property| property.name != "name");
         if let Some(span) = extra.map(|property| property.span).or(node.children.as_ref().map(|_| node.span)) {
             let draft = reader.report.add(Code::WrongPlace, span, "a log that is chosen by name is described already");
-            draft.label("this belongs where the name is given, at the top level");
+            draft.label("this belongs to the definition of the log, at the top level");
         }
         let text = reader.line(value)?;
         let found = self.named.iter().find(|(known, _, _)| *known == text);
@@ -185,7 +185,7 @@ impl Logs {
         let (known, first) = &self.list[index];
         if known.settings != log.settings {
             let draft = reader.report.add(Code::LogConflict, span, "two logs have one target and differ otherwise");
-            draft.related(*first, "the other one").note("describe it once with a name, and choose it by that");
+            draft.related(*first, "the other one").note("define it once with a name, and select it by that name");
             return None;
         }
         Some(index)

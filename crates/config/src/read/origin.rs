@@ -61,7 +61,7 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     // A lone slash is how people copy addresses; it names no path.
     if !behind.is_empty() && behind != "/" {
         let what = if behind.starts_with('/') { "a path" } else { "more than a host" };
-        return Err(OriginFault::new(format!("`{text}` has {what} behind the host"))
+        return Err(OriginFault::new(format!("`{text}` has {what} after the host"))
             .with(format!("write {scheme}://{authority}, and change paths by `rewrite`")));
     }
     if let Some((_, host)) = authority.rsplit_once('@') {
@@ -114,7 +114,7 @@ fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
         return Err(OriginFault::new(format!("`{host}` is not a single host")));
     }
     if host.parse::<std::net::Ipv6Addr>().is_ok() {
-        let fault = OriginFault::new("an IPv6 address stands in brackets");
+        let fault = OriginFault::new("write an IPv6 address in brackets");
         return Err(fault.with(format!("write {scheme}://[{host}]:3000")));
     }
     if let Some(fault) = host_fault(host) {

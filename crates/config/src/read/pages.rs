@@ -99,7 +99,9 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
     {
         let message = "one slice is longer than a page may compute at all";
         let draft = reader.report.add(Code::Contradiction, slice.span, message);
-        draft.note("`cpu-slice` is how long a page runs before others have their turn, `cpu-limit` how long in all");
+        draft.note(
+            "`cpu-slice` is how long a page runs before others get their turn, and `cpu-limit` its CPU time in total",
+        );
     }
     Some(Pages { path: reader.path(node.arguments.first()?)?, settings })
 }

@@ -94,7 +94,7 @@ pub(super) fn host_fault(host: &str) -> Option<&'static str> {
         };
     }
     if host.parse::<Ipv6Addr>().is_ok() {
-        return Some("an IPv6 address stands in brackets");
+        return Some("write an IPv6 address in brackets");
     }
     if host.contains(':') {
         return Some("without port: that belongs to `listen`");
@@ -107,7 +107,7 @@ pub(super) fn host_fault(host: &str) -> Option<&'static str> {
     }
     let name = host.strip_prefix("*.").unwrap_or(host);
     if name.contains('*') {
-        return Some("a star stands for whole labels, and in front only: `*.example.com`");
+        return Some("a star replaces whole labels, and only at the beginning: `*.example.com`");
     }
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.is_empty() || name.len() > 253 {
@@ -205,7 +205,7 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
         return Some("a path ends before `?` and `#`");
     }
     if pattern.split('/').any(|segment| segment == "." || segment == "..") {
-        return Some("no path that is asked for has a part of dots");
+        return Some("requested paths never contain `.` or `..` segments");
     }
     if pattern.contains("//") {
         return Some("slashes that follow one another are merged before");

@@ -76,7 +76,7 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
     let Some(index) = reader.word(&node.arguments[0], &words) else { return Balance::default() };
     let chosen = BALANCES.get(index).map_or(hash, |(balance, _)| balance.clone());
     if let (Some(key), false) = (node.properties.first(), matches!(chosen, Balance::ConsistentHash(_))) {
-        let draft = reader.report.add(Code::Contradiction, key.span, "only \"consistent-hash\" goes by a key");
+        let draft = reader.report.add(Code::Contradiction, key.span, "only \"consistent-hash\" uses a key");
         draft.related(node.arguments[0].span, "this does not");
         return chosen;
     }
@@ -94,7 +94,7 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
         keys.push((cookie.span, token(reader, &cookie.value).map(HashKey::Cookie)));
     }
     if let [(first, _), (second, _), ..] = &keys[..] {
-        let draft = reader.report.add(Code::Contradiction, *second, "a request goes by one key");
+        let draft = reader.report.add(Code::Contradiction, *second, "a request has one key");
         draft.related(*first, "the other one");
     }
     keys.pop().and_then(|(_, key)| key).map_or(chosen, Balance::ConsistentHash)

@@ -1,6 +1,6 @@
 //! Data of active pages must not lie where clients can download it.
 //!
-//! Looked at as the paths are written; what links make of them, only the machine can tell, and whoever opens the folders
+//! Looked at as the paths are written; what links make of them, only the machine can tell, and anyone who opens the folders
 //! looks again.
 
 use super::Reader;
@@ -32,9 +32,9 @@ pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
     for KeptValue { what, value } in kept {
         let Some(path) = written(reader, value) else { continue };
         if let Some(folder) = given.iter().find(|folder| is_given_out(&path, &folder.root, folder.hidden)) {
-            let draft = reader.report.add(Code::PrivateServed, value.span, format!("visitors could load {what}"));
-            draft.related(folder.span, "this folder is given out");
-            draft.note("move it out of the folder, or into one below it whose name begins with a dot");
+            let draft = reader.report.add(Code::PrivateServed, value.span, format!("visitors could download {what}"));
+            draft.related(folder.span, "this folder is served");
+            draft.note("move it out of the folder, or into a subfolder whose name begins with a dot");
         }
     }
 }

@@ -171,8 +171,8 @@ pub(super) struct Draft {
 /// Request fields that the proxy itself writes (RFC 9110 §7.6, RFC 9112 §3.2).
 fn find_owned(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
-        "host" => Some("the setting `host` of the proxy says what it is"),
-        "via" => Some("the setting `via` of the proxy says what it is"),
+        "host" => Some("use the setting `host` of the proxy"),
+        "via" => Some("use the setting `via` of the proxy"),
         "content-length" | "expect" => Some(""),
         name => is_of_a_connection(name.as_bytes()).then_some(""),
     }
@@ -252,7 +252,7 @@ impl Origins {
             draft.note(format!("as in: {}", SHAPE.example));
         } else if self.is_sound() && self.list.iter().all(|origin| origin.backup) {
             let draft = reader.report.add(Code::Contradiction, node.span, "all origins of this proxy are backups");
-            draft.note("a backup is asked when no other is well: one at least is none");
+            draft.note("a backup is used only if no other origin is healthy: at least one origin must not be a backup");
         }
     }
 }
@@ -298,7 +298,7 @@ pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
             Some(Network::All) => {
                 let draft =
                     reader.report.add(Code::NetworkBad, value.span, "name the networks: `all` is too many here");
-                draft.note("anybody in the world could then claim what only these should be able to");
+                draft.note("otherwise anybody could forge the fields that only these proxies may set");
             }
             None => {}
         }
@@ -326,7 +326,7 @@ fn authority(reader: &mut Reader<'_>, span: Span, text: &str) -> Option<String> 
     };
     if let Some(fault) = fault {
         let draft = reader.report.add(Code::HostBad, span, format!("`{text}` is not a valid host name"));
-        draft.label(fault).note("\"client\" sends what the client sent, \"origin\" the origin's own name");
+        draft.label(fault).note("\"client\" sends the client's Host, \"origin\" the origin's own name");
         return None;
     }
     Some(text.to_ascii_lowercase())

@@ -61,7 +61,8 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         }
         conditional = true;
         if let Some(before) = steps.first() {
-            let draft = reader.report.add(Code::WrongPlace, child.span, "`match` stands before all steps of its route");
+            let draft =
+                reader.report.add(Code::WrongPlace, child.span, "`match` must come before all directives of its route");
             draft.related(before.span, "a step here");
         }
         reader.shape(child, &MATCH);
@@ -83,9 +84,9 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
 fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let method = guard::method(reader, value)?;
     if !METHODS.contains(&method.as_str()) {
-        let message = format!("no request with `{method}` comes to a route");
+        let message = format!("no request with `{method}` reaches a route");
         let draft = reader.report.add(Code::MethodBad, value.span, message);
-        draft.label("such requests are answered before: 405 for TRACE, 501 for methods that are not known");
+        draft.label("such requests are rejected earlier: 405 for TRACE, 501 for unknown methods");
         draft.note(format!("allowed here: {}", METHODS.join(", ")));
         return None;
     }
@@ -158,7 +159,7 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
     {
         let path = to.split(['?', '#']).next().unwrap_or(to);
         if let Some(pattern) = paths.iter().find(|pattern| *pattern == path) {
-            let draft = reader.report.add(Code::Contradiction, property.value.span, "this redirect leads to itself");
+            let draft = reader.report.add(Code::Contradiction, property.value.span, "this redirect points to itself");
             draft.label(format!("`{pattern}` matches it again"));
         }
     }
@@ -189,7 +190,7 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     let fault = if url.is_none() && !step::is_path(&text) {
         "it begins with http:// or https://, or with one `/`"
     } else if url.is_some_and(|(host, rest)| !has_own_host(host, rest)) {
-        "behind :// stands a host, or {host}: not what a visitor may choose"
+        "after :// must come a host, or {host}, not something that a visitor can choose"
     } else if !text.parts.iter().all(is_plain) {
         "spaces and other letters are percent-encoded: %20"
     } else {
@@ -228,7 +229,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
         {
             let name = if let StepKind::Access(_) = step.kind { "deny" } else { step.kind.name() };
             let draft = reader.report.add(Code::Unreachable, *behind, format!("nothing gets past `{name}` to here"));
-            draft.related(spans[index], "this answers every request");
+            draft.related(spans[index], "this responds to every request");
             draft.note(match &step.kind {
                 StepKind::Access(_) => {
                     "rules are one list while they follow one another: a step between them parts the rules"
@@ -236,7 +237,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
                 _ => "move it before the handler, or put the handler into a route",
             });
             if name == "files" {
-                draft.note("files { pass #true } lets through what is not found");
+                draft.note("files { pass #true } passes on requests for missing files");
             }
             return;
         }
@@ -248,7 +249,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
         let conditions = format!("{:?}", route.matchers);
         if let Some(first) = routes.get(&conditions) {
             let draft = reader.report.add(Code::Unreachable, spans[index], "nothing gets to this route");
-            draft.related(*first, "this one has the same conditions, and answers");
+            draft.related(*first, "this one has the same conditions, and responds");
         } else if route.block.iter().any(|step| answers_always(&step.kind)) {
             routes.insert(conditions, spans[index]);
         }

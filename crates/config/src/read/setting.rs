@@ -379,7 +379,7 @@ impl<T> Setting<T> {
 pub(super) fn lifetime(reader: &mut Reader<'_>, value: &Value) -> Option<u64> {
     let duration_ms = reader.duration(value, 0..=LIFETIME_MS_MAX)?;
     if !duration_ms.is_multiple_of(1_000) {
-        let draft = reader.report.add(Code::DurationBad, value.span, "a lifetime is counted in whole seconds");
+        let draft = reader.report.add(Code::DurationBad, value.span, "a lifetime is a whole number of seconds");
         draft.label(format!("write \"{}s\"", duration_ms.div_ceil(1_000)));
         return None;
     }

@@ -220,7 +220,7 @@ impl Reader<'_> {
         for (index, property) in node.properties.iter().enumerate() {
             if !allowed.contains(&property.name.as_str()) {
                 let message = format!("`{}` has no property `{}`", node.name, property.name);
-                let near = nearest(&property.name, allowed);
+                let near = foreign(&property.name, allowed).or_else(|| nearest(&property.name, allowed));
                 let draft = self.report.add(Code::PropertyUnknown, property.span, message);
                 if let Some(near) = near {
                     draft.label(format!("did you mean `{near}`?"));
@@ -268,7 +268,7 @@ impl Reader<'_> {
         let foreign = foreign(name, allowed);
         let home = homes().into_iter().find(|(_, names)| names.contains(&name));
         if let (None, Some((home, _))) = (foreign, home) {
-            let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` cannot stand here"));
+            let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` is not allowed here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;
         }

@@ -180,7 +180,7 @@ pub(super) fn field_changes(
             reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {example}"));
         }
         ([name], _) => {
-            let message = format!("`{kind}` needs a value behind the name");
+            let message = format!("`{kind}` needs a value after the name");
             let draft = reader.report.add(Code::ValueMissing, name.span, message);
             draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
         }
@@ -323,7 +323,7 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
     let body_text = body.map_or(Some(String::new()), |body| reader.text(body));
     // RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5.
     if let (Some(204 | 205 | 304), Some(body)) = (status_code, body) {
-        reader.report.add(Code::Contradiction, body.span, "an answer with this status has no content");
+        reader.report.add(Code::Contradiction, body.span, "a response with this status has no content");
     }
     let content_type = match property(node, "type") {
         None => RESPOND_TYPE_DEFAULT.to_owned(),

@@ -78,7 +78,7 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
 /// # Errors
 /// When it is not written so, or the size is out of bounds.
 pub fn parse_disk(text: &str) -> Result<(PathBuf, u64), String> {
-    let (folder, size) = text.rsplit_once('=').ok_or("a disk is a folder and how much it may hold: DIR=10GiB")?;
+    let (folder, size) = text.rsplit_once('=').ok_or("a disk is a folder and its maximum size: DIR=10GiB")?;
     if folder.is_empty() {
         return Err("there is no folder before the `=`".to_owned());
     }

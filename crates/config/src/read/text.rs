@@ -111,7 +111,7 @@ impl Reader<'_> {
             let Some((name, behind)) = name else {
                 let message = format!("`{}` stands alone", &rest[..1]);
                 let draft = self.report.add(Code::VariableUnknown, span, message);
-                draft.note("a variable stands in braces, {host}; write a literal brace twice, {{");
+                draft.note("write a variable in braces, {host}, and a literal brace twice, {{");
                 return None;
             };
             let Some((variable, _)) = VARIABLES.iter().find(|(_, known)| *known == name) else {

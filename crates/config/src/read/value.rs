@@ -34,7 +34,7 @@ impl Reader<'_> {
             return Some(value.scalar.clone());
         };
         let Scalar::Text(name) = &value.scalar else {
-            let message = format!("behind `({})` stands a name in quotes", annotation.name());
+            let message = format!("after `({})` must come a name in quotes", annotation.name());
             self.report.add(Code::TypeWrong, value.span, message);
             return None;
         };
@@ -87,10 +87,10 @@ impl Reader<'_> {
         draft.label(format!("this is {}", found.kind()));
         match (found, wanted) {
             (Scalar::Integer(number), Wanted::Text(_)) => {
-                draft.note(format!("a text stands in quotes: \"{number}\""));
+                draft.note(format!("write a string in quotes: \"{number}\""));
             }
             (Scalar::Text(text), Wanted::Number) if text.parse::<i128>().is_ok() => {
-                draft.note(format!("a number stands without quotes: {text}"));
+                draft.note(format!("write a number without quotes: {text}"));
             }
             (Scalar::Text(text), Wanted::Flag) => {
                 let yes = matches!(text.as_str(), "true" | "yes" | "on" | "1");
@@ -120,7 +120,7 @@ impl Reader<'_> {
     pub(super) fn line(&mut self, value: &Value) -> Option<String> {
         let text = self.text(value)?;
         if text.is_empty() || text.chars().any(char::is_control) {
-            let what = if text.is_empty() { "this text is empty" } else { "this text holds control characters" };
+            let what = if text.is_empty() { "this text is empty" } else { "this text contains control characters" };
             self.report.add(Code::TextBad, value.span, what);
             return None;
         }

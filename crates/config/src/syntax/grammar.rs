@@ -57,7 +57,7 @@ impl Parser<'_> {
             match token.kind {
                 TokenKind::Newline | TokenKind::LineComment | TokenKind::BlockComment | TokenKind::Continuation => {}
                 TokenKind::Semicolon => {
-                    self.add(Code::Syntax, token, "nothing stands before this `;`");
+                    self.add(Code::Syntax, token, "there is no setting before this `;`");
                 }
                 TokenKind::Slashdash => {
                     self.dangling(dropped.replace(token));
@@ -69,7 +69,7 @@ impl Parser<'_> {
                 TokenKind::Open => {
                     dropped = None;
                     self.add(Code::NameMissing, token, "a block without a name")
-                        .label("the name of its setting stands before the brace, on the same line");
+                        .label("write the name of the setting before the brace, on the same line");
                     self.open(None, token, true);
                 }
                 _ => {
@@ -93,7 +93,7 @@ impl Parser<'_> {
     /// A `/-` with nothing behind it that it could take out.
     fn dangling(&mut self, slashdash: Option<Token>) {
         if let Some(token) = slashdash {
-            self.add(Code::Syntax, token, "nothing stands behind this `/-` that it could take out");
+            self.add(Code::Syntax, token, "there is nothing after this `/-` that it could disable");
         }
     }
 
@@ -209,7 +209,7 @@ impl Parser<'_> {
                 match self.next() {
                     Some(brace) if brace.kind == TokenKind::Open => return self.open(Some(open), brace, true),
                     _ => {
-                        self.add(Code::Syntax, token, "behind a block, `/-` can take out another block only");
+                        self.add(Code::Syntax, token, "after a block, `/-` can only disable another block");
                     }
                 }
             }
@@ -227,7 +227,7 @@ impl Parser<'_> {
                 }
                 TokenKind::Newline | TokenKind::Close | TokenKind::LineComment => {}
                 _ => {
-                    self.add(Code::Syntax, token, "a new line is needed behind a block")
+                    self.add(Code::Syntax, token, "a block must be followed by a new line")
                         .label("this begins another setting: put it on a line of its own, or `;` before it");
                 }
             },
@@ -241,7 +241,7 @@ impl Parser<'_> {
         match token.kind {
             TokenKind::Word | TokenKind::Quoted => {}
             TokenKind::ParenOpen => {
-                self.add(Code::AnnotationUnknown, token, "nothing stands in parentheses before a name");
+                self.add(Code::AnnotationUnknown, token, "an annotation in parentheses is not allowed before a name");
                 self.skip_parentheses();
                 return None;
             }
@@ -311,7 +311,7 @@ impl Parser<'_> {
         let name = open.node.name.clone();
         let draft = self.add(Code::EqualsStray, token, "this `=` does not belong here");
         if behind_name {
-            draft.label(format!("the value of `{name}` stands behind it without `=`"));
+            draft.label(format!("the value of `{name}` follows it without `=`"));
         }
     }
 
@@ -333,9 +333,7 @@ impl Parser<'_> {
         let draft = self.report.add(Code::CallForm, span, format!("KDL has no functions such as `{word}(…)`"));
         match Annotation::of(&word) {
             Some(annotation) => draft.label(format!("write ({})\"{argument}\"", annotation.name())),
-            None => {
-                draft.note("a value may come from elsewhere: (env)\"NAME\", (env)\"NAME:-default\", (file)\"path\"")
-            }
+            None => draft.note("the annotations are (env)\"NAME\", (env)\"NAME:-default\" and (file)\"path\""),
         };
     }
 
@@ -373,7 +371,7 @@ impl Parser<'_> {
                 matches!(next.kind, TokenKind::Word | TokenKind::Quoted | TokenKind::Keyword | TokenKind::ParenOpen)
             }) else {
                 let name = self.content(token).to_owned();
-                self.add(Code::Syntax, equals, format!("a value is missing behind `{name}=`"));
+                self.add(Code::Syntax, equals, format!("a value is missing after `{name}=`"));
                 return;
             };
             self.at += 1;
@@ -421,7 +419,7 @@ impl Parser<'_> {
         let value =
             self.peek().filter(|next| matches!(next.kind, TokenKind::Word | TokenKind::Quoted | TokenKind::Keyword));
         let Some(value) = value else {
-            self.add(Code::ValueMissing, token, "a value is missing behind the annotation")
+            self.add(Code::ValueMissing, token, "a value is missing after the annotation")
                 .note("such as (env)\"NAME\" or (file)\"path\"");
             return None;
         };

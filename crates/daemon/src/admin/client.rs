@@ -53,7 +53,7 @@ impl fmt::Display for Candidate {
 pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<AdminReply, Failure> {
     let (mut stream, path) = find(candidates)?;
     let failed = |error: std::io::Error| {
-        Failure::runtime(format!("the flatout behind {} does not answer: {error}", path.display()))
+        Failure::runtime(format!("the flatout at {} does not respond: {error}", path.display()))
     };
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     let question = format!("{method} {target} HTTP/1.1\r\nHost: flatout\r\nConnection: close\r\n\r\n");

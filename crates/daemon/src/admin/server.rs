@@ -79,7 +79,7 @@ pub(crate) fn start(
     shared: Arc<StatusState>,
     event_sender: EventSender,
 ) -> Result<AdminThread, Failure> {
-    let failed = |error: io::Error| Failure::runtime(format!("cannot answer on the admin socket: {error}"));
+    let failed = |error: io::Error| Failure::runtime(format!("cannot respond on the admin socket: {error}"));
     let listener = socket.listener.try_clone().map_err(failed)?;
     // Two processes may poll it during an upgrade, so the second must not block in accept.
     listener.set_nonblocking(true).map_err(failed)?;

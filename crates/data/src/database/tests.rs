@@ -363,7 +363,7 @@ fn files_that_are_none() {
     let error = open(&scratch.path("text.db"));
     assert_eq!(error.reason, DataReason::FileNotDatabase);
     assert!(error.detail.contains("text.db"), "{error}");
-    // A folder in which nobody can make a file, whoever he is.
+    // A folder in which no user can create a file.
     let error = open(Path::new("/sys/flatout.db"));
     assert_eq!(error.reason, DataReason::FileReadOnly, "{error}");
     assert_eq!(open(Path::new("/")).reason, DataReason::FileNotDatabase);

@@ -133,7 +133,7 @@ fn a_full_file_is_an_answer() {
     session.connection.progress_handler(0, None::<fn() -> bool>).unwrap();
 }
 
-/// 50 that write and 500 that read, each in a thread of its own: what was told is what is there, and whoever reads
+/// 50 that write and 500 that read, each in a thread of its own: what was told is what is there, and every reader
 /// sees whole transactions.
 #[test]
 fn a_crowd_reconciles() {

@@ -136,7 +136,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     let kept = match (&proxy.kept, &proxy.unknown) {
         (Some(kept), _) => kept,
         (None, unknown) => {
-            let why = unknown.as_deref().unwrap_or("no running flatout was asked");
+            let why = unknown.as_deref().unwrap_or("no running flatout was queried");
             return row("stored", format!("not known: {why}"));
         }
     };
@@ -158,12 +158,12 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
         for difference in &variant.differences {
             let show = |value: &Option<String>| value.as_ref().map_or("none".to_owned(), |value| format!("`{value}`"));
             let (name, asked, had) = (&difference.name, show(&difference.asked), show(&difference.kept));
-            row("", format!("for another request: {name} is {asked} here, and was {had} there"));
+            row("", format!("for another request: {name} is {asked} in this one and was {had} in the stored one"));
         }
     }
     if let Some(last) = &kept.not_kept {
         let (reason, status, ago_s) = (&last.reason, last.status, last.ago_s);
-        row("stored", format!("NO: [{}] {} (the last answer, {status}, {ago_s} s ago)", reason.name, reason.text));
+        row("stored", format!("NO: [{}] {} (the last response, {status}, {ago_s} s ago)", reason.name, reason.text));
         fix = &reason.change;
     } else if kept.variants.is_empty() {
         row("stored", "nothing".to_owned());

@@ -197,7 +197,7 @@ impl Compiler<'_> {
             StepKind::RateLimit(limit) => Kind::RateLimit(self.rate_table(*limit)),
             StepKind::Cors(cors) => {
                 if cors.credentials && cors.origins.iter().any(|origin| origin == "*") {
-                    let what = "with credentials, every site of the world could read the answers to your users";
+                    let what = "with credentials, any web site could read the responses to your users";
                     self.fail(place, what, "name the origins instead of `*`, or leave the credentials out");
                     return None;
                 }
@@ -239,7 +239,7 @@ impl Compiler<'_> {
                 let to = Template::new(&redirect.to);
                 // A visitor must not control the target of a redirect: `{rest}` may be `https://elsewhere`.
                 if let Some(Variable::Rest | Variable::Query) = to.first_variable() {
-                    let what = "this would lead wherever a visitor's address says";
+                    let what = "this would redirect to wherever the visitor's URL says";
                     self.fail(place, what, "begin the address with a slash, or with `https://` and a host");
                     return None;
                 }
@@ -252,7 +252,11 @@ impl Compiler<'_> {
             }
             Handler::Respond(respond) => {
                 if !is_field_value(&respond.content_type) {
-                    self.fail(place, "the type holds a character that a header cannot", "write it like `text/plain`");
+                    self.fail(
+                        place,
+                        "the type has a character that is not allowed in a header",
+                        "write it like `text/plain`",
+                    );
                     return None;
                 }
                 Kind::Respond { id: self.next_answer(), respond: respond.clone() }
@@ -408,13 +412,13 @@ impl Compiler<'_> {
         let metadata = match path.metadata() {
             Ok(metadata) if metadata.is_dir() => metadata,
             Ok(_) => {
-                self.fail(place, format!("`{shown}` is not a folder"), "name the folder that holds the files");
+                self.fail(place, format!("`{shown}` is not a folder"), "give the folder that contains the files");
                 return None;
             }
             Err(error) => {
                 let advice = match error.kind() {
                     io::ErrorKind::NotFound => "create it, or correct its name",
-                    io::ErrorKind::PermissionDenied => "give the user that starts flatout leave to enter it",
+                    io::ErrorKind::PermissionDenied => "give the user that starts flatout permission to enter it",
                     _ => "see whether it can be listed by `ls -la`",
                 };
                 self.fail(place, format!("the folder `{shown}` cannot be used: {}", describe(&error)), advice);
@@ -484,7 +488,7 @@ impl Compiler<'_> {
     fn compile_page(&mut self, place: &Place, page: &model::ErrorPage, site: &model::Site) -> Option<u32> {
         let shown = page.file.display();
         let Some(name) = page.file.file_name() else {
-            self.fail(place, format!("`{shown}` is not a file's name"), "name the file that holds the page");
+            self.fail(place, format!("`{shown}` is not a file's name"), "give the file that contains the page");
             return None;
         };
         let parent = match page.file.parent() {

@@ -59,7 +59,7 @@ impl Compiler<'_> {
             Ok(step) => step,
             Err(error) => {
                 let what = format!("the folder `{}` cannot be used: {error}", settings.root.display());
-                self.fail(place, what, "name the folder that holds the scripts");
+                self.fail(place, what, "give the folder that contains the scripts");
                 return None;
             }
         };

@@ -33,11 +33,11 @@ pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
                 found.push((
                     place.clone(),
                     format!(
-                        "visitors could load {what} `{}`, as the folder `{}` is given out",
+                        "visitors could download {what} `{}`, because the folder `{}` is served",
                         path.display(),
                         files.root.display()
                     ),
-                    "move it out of the folder, or into one below it whose name begins with a dot".to_owned(),
+                    "move it out of the folder, or into a subfolder whose name begins with a dot".to_owned(),
                 ));
             }
         }

@@ -34,7 +34,7 @@ fn every_fault_is_told_at_once_with_its_place() {
     ]);
     for (fault, parts) in found.iter().zip([
         ["a.kdl:7:3: the folder", "there is none; create it, or correct its name"],
-        ["a.kdl:8:3: ", "is not a folder; name the folder"],
+        ["a.kdl:8:3: ", "is not a folder; give the folder"],
         ["a.kdl:9:3: `Content-Length`", "leave it out"],
         ["a.kdl:10:3: `X: a", "a value is one line"],
         ["a.kdl:11:3: this would lead wherever", "begin the address with a slash"],
@@ -107,7 +107,7 @@ fn one_host_has_one_site() {
 #[test]
 fn what_would_open_a_site_to_all_is_refused() {
     let cors = Cors { origins: vec!["*".into()], credentials: true, ..Cors::default() };
-    assert!(fault(step(StepKind::Cors(cors))).contains("every site of the world"));
+    assert!(fault(step(StepKind::Cors(cors))).contains("any web site"));
     let deep = (0..40).fold(vec![respond(200, "x")], |block, _| vec![route(Vec::new(), block)]);
     assert!(faults(deep).iter().any(|fault| fault.contains("nested too deeply")));
     let respond = Respond { status: 200, body: String::new(), content_type: "a\nb".into() };

@@ -48,7 +48,7 @@ impl<T: Trace> Walk<'_, T> {
         if allowed {
             return None;
         }
-        Some(self.fail(&Refusal::new(403, "Your address may not come here.", RouteOutcome::AccessDenied)))
+        Some(self.fail(&Refusal::new(403, "Access denied.", RouteOutcome::AccessDenied)))
     }
 
     pub(super) fn check_rate(&mut self, step: &Step, table: &RateTable) -> Option<Response> {
@@ -56,7 +56,9 @@ impl<T: Trace> Walk<'_, T> {
             let limit = table.limit();
             let (requests, period_ms, burst) = (limit.requests, limit.period_ms, limit.burst);
             self.trace.step(step, || {
-                Effect::said(format!("{requests} in {period_ms} ms, {burst} at once; not counted here"))
+                Effect::said(format!(
+                    "{requests} requests in {period_ms} ms, {burst} at once; this request is not counted"
+                ))
             });
             return None;
         }
@@ -89,7 +91,7 @@ impl<T: Trace> Walk<'_, T> {
 
     pub(super) fn check_password(&mut self, step: &Step, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
         if T::TOLD {
-            self.trace.step(step, || Effect::said("asks for a name and password; taken as given here"));
+            self.trace.step(step, || Effect::said("requires a name and password; assumed to be correct"));
             return None;
         }
         if let Some(resumed) = &self.resumed {

@@ -4,8 +4,9 @@ use super::pages::answer_failure;
 use super::{Effect, Trace, Walk, host_needed, method_not_allowed};
 use crate::answer::{redirect, respond, text};
 use crate::explain::Forwarding;
+use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
-use crate::neighbour::believe;
+use crate::forwarded::resolve_forwarded;
 use crate::outcome::RouteOutcome;
 use crate::step::Step;
 use crate::text::Template;
@@ -64,7 +65,7 @@ impl<T: Trace> Walk<'_, T> {
     ) -> Response {
         let (policy, outcome) = (self.policy(), RouteOutcome::Redirected);
         if let Some(location) = literal {
-            self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
+            self.trace.step(step, || Effect::said(format!("responds with {status} to {location}")));
             return self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome));
         }
         match to.render(&self.variables()) {
@@ -73,7 +74,7 @@ impl<T: Trace> Walk<'_, T> {
                 if to.is_path() {
                     keep_on_site(&mut location);
                 }
-                self.trace.step(step, || Effect::said(format!("answers {status} to {location}")));
+                self.trace.step(step, || Effect::said(format!("responds with {status} to {location}")));
                 redirect(status, location, &policy, outcome)
             }
             Err(_) => self.fail(&host_needed()),
@@ -126,22 +127,22 @@ impl<T: Trace> Walk<'_, T> {
             let name = folder.name_of(&self.decoded, facts);
             self.trace.step(step, || match &name {
                 Some(name) => Effect::Said(format!("runs {}", folder.step().folder().join(name).display())),
-                None => Effect::said("no page has this name: goes on"),
+                None => Effect::said("no page has this name: passes on"),
             });
             // Nothing is run.
             return name.map(|_| {
-                self.trace.run(("page", "An active page answers, and its code decides with what."));
+                self.trace.run(("page", "An active page responds; its code determines the response."));
                 Reply::later(std::future::pending())
             });
         }
-        let (policy, told) = (self.policy(), believe(self.request, &folder.step().settings().trusted));
+        let (policy, told) = (self.policy(), resolve_forwarded(self.request, &folder.step().settings().trusted));
         let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
         let handling = live.pages.handle(folder, &routed);
         self.settle(handling)
     }
 
     pub(super) fn answer_metrics(&mut self, step: &Step) -> Response {
-        self.trace.step(step, || Effect::said("answers with the counters"));
+        self.trace.step(step, || Effect::said("responds with the metrics"));
         match self.request.head.method {
             Method::Get | Method::Head => {}
             Method::Options => return self.answer_options(),

@@ -4,7 +4,7 @@ use super::pages::read_file;
 use super::readings::Reading;
 use super::{Effect, Trace, Walk};
 use crate::engine::Live;
-use crate::neighbour::believe;
+use crate::forwarded::resolve_forwarded;
 use crate::spec::PhpSpec;
 use crate::step::Step;
 use flatout_fastcgi::{FileName, FileWanted, Meaning, PhpOutcome};
@@ -31,7 +31,7 @@ impl<T: Trace> Walk<'_, T> {
         if T::TOLD && self.tell_php(step, php) {
             return Some(Reply::later(std::future::pending()));
         }
-        let (policy, told) = (self.policy(), believe(self.request, &php.step.settings().trusted));
+        let (policy, told) = (self.policy(), resolve_forwarded(self.request, &php.step.settings().trusted));
         let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
         let files_of = Rc::clone(live);
         let send = move |wanted: Box<FileWanted>| async move { send_file(&files_of, index, &wanted).await };
@@ -69,7 +69,7 @@ impl<T: Trace> Walk<'_, T> {
                 false
             }
             Meaning::Slash => {
-                self.trace.step(step, || Effect::said("leads to the folder's address with its slash"));
+                self.trace.step(step, || Effect::said("redirects to the folder's path with a trailing slash"));
                 false
             }
             Meaning::Script(script, rest) => {
@@ -80,7 +80,7 @@ impl<T: Trace> Walk<'_, T> {
                     let behind = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
                     Effect::Said(format!("has {server} run {file}{behind}"))
                 });
-                self.trace.run(("php", "A script answers, and its code decides with what."));
+                self.trace.run(("php", "A script responds; its code determines the response."));
                 true
             }
         }

@@ -12,13 +12,13 @@ flatout_reason::reasons! {
     pub enum Flood { name, text, }
     RapidReset, "rapid_reset", "The client reset streams faster than the server could respond.";
     MadeYouReset, "made_you_reset", "The client provoked stream errors so that the server had to reset the streams.";
-    Ping, "ping_flood", "The client sent PING frames without end.";
-    Settings, "settings_flood", "The client sent SETTINGS frames without end.";
+    Ping, "ping_flood", "The client sent too many PING frames.";
+    Settings, "settings_flood", "The client sent too many SETTINGS frames.";
     Continuation, "continuation_flood", "The client cut a header section into very many CONTINUATION frames.";
-    EmptyData, "empty_data_flood", "The client sent DATA frames without content.";
-    WindowUpdate, "window_update_flood", "The client sent WINDOW_UPDATE frames without end.";
-    TableSize, "table_size_flood", "The client changed the HPACK table's size more than twice ahead of a header section.";
-    Other, "frame_flood", "The client sent PRIORITY, unknown or unasked-for frames without end.";
+    EmptyData, "empty_data_flood", "The client sent too many empty DATA frames.";
+    WindowUpdate, "window_update_flood", "The client sent too many WINDOW_UPDATE frames.";
+    TableSize, "table_size_flood", "The client changed the HPACK table size more than twice before a header section.";
+    Other, "frame_flood", "The client sent too many PRIORITY, unknown or unsolicited frames.";
 }
 
 /// Reason to close a connection.

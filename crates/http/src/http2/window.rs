@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_slowly_gets_no_larger_window() {
+    fn a_slow_reader_gets_no_larger_window() {
         let path = Path { taken_per_ms: 200, ..FAR };
         let (_, windows, _) = transfer(&path, 4 * MB, true);
         assert_eq!(windows, START);

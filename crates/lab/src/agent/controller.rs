@@ -72,7 +72,7 @@ impl Controller {
             on_turn(&self.coordinator);
             let count = interrupts.load(Ordering::Relaxed);
             if count > 0 && self.coordinator.begins_ns().is_none() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "ended before all agents had come"));
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted before all agents had joined"));
             }
             if count > 0 && !is_stopping {
                 is_stopping = true;
@@ -107,8 +107,9 @@ impl Controller {
             // A client that has disconnected, or finds no descriptor left, retries.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
-            let link =
-                tls.map_err(io::Error::other).and_then(|tls| AgentLink::new(socket, tls.into(), FrameLimits::STRANGER));
+            let link = tls
+                .map_err(io::Error::other)
+                .and_then(|tls| AgentLink::new(socket, tls.into(), FrameLimits::UNAUTHENTICATED));
             let Ok(link) = link else { continue };
             let (who, orders) = self.coordinator.handle_connected(precise_ns());
             self.obey(orders);

@@ -37,16 +37,16 @@ pub const AGENTS_MAX: usize = 1_000;
 flatout_reason::reasons! {
     /// Why an agent was lost or rejected.
     pub enum AgentLoss { name, text, }
-    Closed, "closed", "its connection ended before its result was here";
-    Silent, "silent", "it said nothing for ten seconds";
-    Unnamed, "unnamed", "it did not say who it is within ten seconds";
-    Crowded, "crowded", "too many others came before it had said who it is";
-    BadFrame, "bad-frame", "what it sent is no frame of the protocol";
-    OutOfTurn, "out-of-turn", "it said something that had no place there";
-    OtherVersion, "other-version", "it is another version of flatout";
-    Failed, "failed", "it could not do its work";
+    Closed, "closed", "its connection closed before its result arrived";
+    Silent, "silent", "it sent nothing for ten seconds";
+    Unnamed, "unnamed", "it did not authenticate within ten seconds";
+    TooManyPeers, "too-many-peers", "too many other connections arrived before it had authenticated";
+    BadFrame, "bad-frame", "it sent an invalid frame";
+    OutOfTurn, "out-of-turn", "it sent an unexpected message";
+    OtherVersion, "other-version", "it runs another version of flatout";
+    Failed, "failed", "it could not generate its load";
     Surplus, "surplus", "there were enough agents already";
-    NotTrusted, "not-trusted", "its certificate is not of this run's authority";
+    NotTrusted, "not-trusted", "its certificate was not issued by this run's authority";
 }
 
 impl From<FrameRefusal> for AgentLoss {
@@ -162,7 +162,7 @@ impl Coordinator {
         if unauthenticated.clone().count() >= UNAUTHENTICATED_MAX
             && let Some((first, _)) = unauthenticated.min_by_key(|(_, agent)| agent.connected_ns)
         {
-            orders = self.lose(first, AgentLoss::Crowded, "");
+            orders = self.lose(first, AgentLoss::TooManyPeers, "");
         }
         let agent = Agent {
             name: String::new(),
@@ -216,7 +216,7 @@ impl Coordinator {
             (AgentState::Unauthenticated, _) => self.lose(who, AgentLoss::OutOfTurn, ""),
             (step, Message::Pong { nonce, at_ns }) => {
                 let Some((_, asked_ns)) = agent.asked.take_if(|(asked, _)| *asked == nonce) else {
-                    return self.lose(who, AgentLoss::OutOfTurn, "an answer to nothing");
+                    return self.lose(who, AgentLoss::OutOfTurn, "a reply without a request");
                 };
                 let offset = Offset::from_answer(asked_ns, now_ns, at_ns);
                 agent.offset = Some(agent.offset.map_or(offset, |best| best.or_better(offset)));

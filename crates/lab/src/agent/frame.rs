@@ -41,7 +41,7 @@ pub struct FrameLimits {
 
 impl FrameLimits {
     /// For an unauthenticated peer.
-    pub const STRANGER: Self = Self { message_bytes_max: GREETING_BYTES_MAX, record_bytes_max: 0 };
+    pub const UNAUTHENTICATED: Self = Self { message_bytes_max: GREETING_BYTES_MAX, record_bytes_max: 0 };
 
     /// For an authenticated peer.
     pub const KNOWN: Self = Self { message_bytes_max: MESSAGE_BYTES_MAX, record_bytes_max: RECORD_BYTES_MAX };
@@ -50,9 +50,9 @@ impl FrameLimits {
 flatout_reason::reasons! {
     /// Why bytes are not a valid frame.
     pub enum FrameRefusal { name, text, }
-    KindUnknown, "kind-unknown", "the frame is of no kind that this version knows";
+    KindUnknown, "kind-unknown", "the frame has an unknown type";
     TooLong, "too-long", "the frame is longer than it may be at this point";
-    NotAMessage, "not-a-message", "the words are not JSON, or not a message that this version knows";
+    NotAMessage, "not-a-message", "the message is not JSON, or unknown to this version";
 }
 
 impl std::fmt::Display for FrameRefusal {
@@ -165,7 +165,7 @@ mod tests {
 
     fn check(bytes: &[u8]) {
         assert_three_ways(bytes, |bytes| decode(bytes, FrameLimits::KNOWN));
-        assert_three_ways(bytes, |bytes| decode(bytes, FrameLimits::STRANGER));
+        assert_three_ways(bytes, |bytes| decode(bytes, FrameLimits::UNAUTHENTICATED));
     }
 
     #[test]
@@ -217,10 +217,10 @@ mod tests {
             check(bytes);
             assert_eq!(decode(bytes, FrameLimits::KNOWN), Some(Err(refusal)), "{bytes:?}");
         }
-        // A stranger sends no records and no long stories.
-        assert_eq!(decode(b"\0\0\0\x01\x02", FrameLimits::STRANGER), Some(Err(FrameRefusal::TooLong)));
-        assert_eq!(decode(b"\0\0\x10\x01\x01", FrameLimits::STRANGER), Some(Err(FrameRefusal::TooLong)));
-        assert_eq!(decode(b"\0\0\x10\x00\x01", FrameLimits::STRANGER), None);
+        // An unauthenticated peer sends no records and no long stories.
+        assert_eq!(decode(b"\0\0\0\x01\x02", FrameLimits::UNAUTHENTICATED), Some(Err(FrameRefusal::TooLong)));
+        assert_eq!(decode(b"\0\0\x10\x01\x01", FrameLimits::UNAUTHENTICATED), Some(Err(FrameRefusal::TooLong)));
+        assert_eq!(decode(b"\0\0\x10\x00\x01", FrameLimits::UNAUTHENTICATED), None);
     }
 
     #[test]

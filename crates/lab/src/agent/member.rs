@@ -52,13 +52,13 @@ pub struct Brought {
     pub record: Vec<u8>,
 }
 
-/// Connects to `controller`, retrying for `patience` while it is not listening yet, and works for it once.
+/// Connects to `controller`, retrying for `timeout` while it is not listening yet, and works for it once.
 ///
 /// # Errors
 /// The reason, as text.
 pub fn serve(
     controller: &str,
-    patience: Duration,
+    timeout: Duration,
     trust: &Path,
     name: &str,
     cores: u32,
@@ -66,7 +66,7 @@ pub fn serve(
 ) -> Result<(), String> {
     let config = agent_config(trust).map_err(|error| error.to_string())?;
     let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
-    let socket = dial(controller, patience)?;
+    let socket = dial(controller, timeout)?;
     let tls = ClientConnection::new(config, server).map_err(|error| error.to_string())?;
     // The controller is authenticated by its certificate, before any frame.
     let mut link = AgentLink::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
@@ -87,8 +87,8 @@ pub fn serve(
     ended
 }
 
-fn dial(controller: &str, patience: Duration) -> Result<TcpStream, String> {
-    let deadline = Instant::now() + patience;
+fn dial(controller: &str, timeout: Duration) -> Result<TcpStream, String> {
+    let deadline = Instant::now() + timeout;
     let failed = |error: &dyn Display| format!("cannot reach the controller at {controller}: {error}");
     loop {
         let mut last = failed(&"the name has no address");

@@ -155,7 +155,7 @@ fn notes(results: &[AgentResult]) -> Vec<Reason> {
     let error = flatout_units::show::duration(error_ns as f64);
     notes.push(Reason {
         name: "agents-skew".to_owned(),
-        text: format!("the agents' clocks are known to ± {error}, by half of the quickest round trip"),
+        text: format!("the agents' clocks are synchronized to ± {error} (half of the fastest round trip)"),
     });
     for result in results {
         if let Some((loss, words)) = &result.lost {

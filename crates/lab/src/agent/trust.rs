@@ -45,7 +45,7 @@ pub const FILES: [&str; 5] = ["authority.pem", "controller.pem", "controller.key
 /// If it exists and is not empty, or cannot be written. Existing files are never replaced: new certificates would
 /// lock out machines with the old ones.
 pub fn init(folder: &Path, unix_s: u64) -> io::Result<()> {
-    let made = |error: rcgen::Error| io::Error::other(format!("a certificate cannot be made: {error}"));
+    let made = |error: rcgen::Error| io::Error::other(format!("a certificate cannot be created: {error}"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if fs::read_dir(folder)?.next().is_some() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
@@ -147,7 +147,7 @@ fn read(folder: &Path, name: &str) -> io::Result<Vec<u8>> {
 
 fn unreadable(folder: &Path, name: &str, error: &dyn Display) -> io::Error {
     let path = folder.join(name);
-    io::Error::other(format!("{}: {error}; `flatout agent init DIR` makes such a folder", path.display()))
+    io::Error::other(format!("{}: {error}; `flatout agent init DIR` creates such a folder", path.display()))
 }
 
 fn unfit(error: impl Display) -> io::Error {

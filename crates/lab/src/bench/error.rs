@@ -27,7 +27,7 @@ pub enum BenchError {
     /// TLS cannot be configured.
     Tls(String),
     /// The server's own count cannot be read.
-    Books(String),
+    ServerCounters(String),
     /// A client thread could not start, or failed for a reason other than the server.
     Thread(io::Error),
     /// A client thread panicked.
@@ -50,7 +50,7 @@ impl BenchError {
                 | Self::OtherServer(_)
                 | Self::Request(_)
                 | Self::Tls(_)
-                | Self::Books(_)
+                | Self::ServerCounters(_)
         )
     }
 }
@@ -63,14 +63,14 @@ impl std::fmt::Display for BenchError {
             }
             Self::Plan(error) => error.fmt(formatter),
             Self::Ports(short) => short.fmt(formatter),
-            Self::NothingToAsk => formatter.write_str("there is nothing to ask for"),
+            Self::NothingToAsk => formatter.write_str("there is nothing to request"),
             Self::OtherServer(server) => write!(
                 formatter,
                 "the workload names another server, {server}; a run measures the one server of its URL"
             ),
             Self::Request(what) => write!(formatter, "the request cannot be written: {what}"),
             Self::Tls(what) => formatter.write_str(what),
-            Self::Books(what) => write!(formatter, "the server's own count cannot be read: {what}"),
+            Self::ServerCounters(what) => write!(formatter, "the server's own count cannot be read: {what}"),
             Self::Thread(error) => write!(formatter, "a client thread failed: {error}"),
             Self::ThreadPanicked => formatter.write_str("a client thread panicked, which is a defect of flatout"),
             Self::Recorder => formatter.write_str("no memory for the record of a run"),

@@ -104,7 +104,7 @@ impl Bench {
         }
         // If the server's counters are unreadable now, fail early instead of after a level.
         if let Some(counter_source) = &counter_source {
-            counter_source.open().map_err(BenchError::Books)?;
+            counter_source.open().map_err(BenchError::ServerCounters)?;
         }
         // As many connections as the system permits; with too few, failures are named fd-unavail.
         let _limit = flatout_net::socket::raise_descriptor_limit();

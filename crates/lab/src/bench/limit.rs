@@ -173,7 +173,7 @@ impl Limit {
     pub(super) fn report(&self, responses_per_s: f64) -> LimitReport {
         LimitReport {
             measure: "http_requests_per_s".to_owned(),
-            words: "answers of the bare loop to the same client in a closed loop, over plain HTTP/1.1".to_owned(),
+            words: "responses of the bare loop to the same client in a closed loop, over plain HTTP/1.1".to_owned(),
             unit: "1/s".to_owned(),
             value: self.requests_per_s,
             reached: responses_per_s,

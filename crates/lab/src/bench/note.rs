@@ -52,14 +52,14 @@ impl std::fmt::Display for ReportNote {
             Self::Run(note) => &note.text,
             Self::LogLinesPassedOver(lines, why) => {
                 let lines = show::plural(*lines, "line of the log was", "lines of the log were");
-                return write!(formatter, "{lines} not asked for again: {why}");
+                return write!(formatter, "{lines} not replayed: {why}");
             }
             Self::LimitClient => {
                 "the client was likely the limit of the bare loop's rate as well; compare the CPU figures"
             }
             Self::LimitOverLoopback => "the limit was measured over loopback, the run over a network",
-            Self::LimitThreadsUnknown => "the server's threads are not known; the bare loop was given one",
-            Self::LimitMissing => "the machine's limit was not measured, since the run did not come that far",
+            Self::LimitThreadsUnknown => "the number of the server's threads is unknown, so the bare loop had one",
+            Self::LimitMissing => "the machine's limit was not measured, because the run ended before that",
         })
     }
 }

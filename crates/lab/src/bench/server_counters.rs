@@ -179,7 +179,7 @@ fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
 }
 
 fn late(timeout: Duration) -> io::Error {
-    io::Error::other(format!("it has not answered whole within {timeout:?}"))
+    io::Error::other(format!("its response was not complete within {timeout:?}"))
 }
 
 fn parse_metrics(text: &str) -> Option<Metrics> {

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 
 fn asked(address: SocketAddr, stop: Stop) -> BenchSpec {
-    let plan = Plan { connections: 4, stop, patience_ns: 2_000_000_000, ..Plan::default() };
+    let plan = Plan { connections: 4, stop, timeout_ns: 2_000_000_000, ..Plan::default() };
     let ask = BenchSpec::new(Url::parse(&format!("http://{address}/x")).unwrap(), plan).unwrap();
     BenchSpec { threads: 2, request_timeout_ns: 2_000_000_000, ..ask }
 }
@@ -126,7 +126,7 @@ fn where_nothing_listens_nothing_is_sent_and_the_run_ends_at_once() {
 }
 
 #[test]
-fn whoever_watches_is_told_where_a_run_stands() {
+fn watchers_see_the_progress_of_a_run() {
     struct Watch(Vec<(Phase, u64)>);
     impl ProgressReceiver for Watch {
         fn is_live(&self) -> bool {
@@ -167,21 +167,22 @@ fn halves_add_up() {
 }
 
 fn reasons_of(run: &RunReport) -> Vec<Vec<InvalidReason>> {
-    let of_ours = |reason: &InvalidReason| matches!(reason, InvalidReason::CountsMissing | InvalidReason::PartMissing);
+    let is_reported =
+        |reason: &InvalidReason| matches!(reason, InvalidReason::CountsMissing | InvalidReason::NotMeasured);
     let reasons =
-        run.steps.iter().map(|step| step.invalid.iter().map(|invalid| invalid.reason).filter(of_ours).collect());
+        run.steps.iter().map(|step| step.invalid.iter().map(|invalid| invalid.reason).filter(is_reported).collect());
     reasons.collect()
 }
 
 #[test]
-fn books_that_are_gone_at_a_later_level_cost_no_level() {
+fn server_counters_that_vanish_at_a_later_level_cost_no_level() {
     let responder = responder(false);
-    let path = std::env::temp_dir().join(format!("flatout-bench-books-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("flatout-bench-counters-{}", std::process::id()));
     fs::write(&path, "").unwrap();
     let asked = asked(responder.address(), Stop::Count(20));
     let plan = asked.plans[0].clone();
     let mut bench = Bench::prepare(asked.clone(), Some(CounterSource::Log(path.clone()))).unwrap();
-    // The bare loop keeps no books, so this level waits for them until the timeout.
+    // The bare loop keeps no counters, so this level waits for them until the timeout.
     assert!(bench.step(&plan, false, &mut Unwatched).is_some());
     fs::remove_file(&path).unwrap();
     assert!(bench.step(&plan, false, &mut Unwatched).is_some() && !bench.is_over());
@@ -190,9 +191,9 @@ fn books_that_are_gone_at_a_later_level_cost_no_level() {
     let missing = vec![InvalidReason::CountsMissing];
     assert_eq!(reasons_of(&report.run), [vec![], missing.clone(), missing]);
     let text = report.run.steps[1].evidence.counts_missing.as_deref().unwrap();
-    assert!(text.contains("flatout-bench-books"), "{text}");
+    assert!(text.contains("flatout-bench-counters"), "{text}");
     assert!(report.run.steps.iter().all(|step| step.record.counts.responses == 20));
-    // Before anything was sent nothing can be lost, and books that are not there are said at once.
+    // Before anything was sent nothing can be lost, and counters that are not there are said at once.
     assert!(Bench::prepare(asked, Some(CounterSource::Log(path))).is_err_and(|error| error.is_usage()));
 }
 
@@ -213,7 +214,7 @@ fn a_level_that_cannot_be_run_costs_no_other() {
     assert!(!bench.is_over() && !bench.is_whole(), "fewer may be enough for another");
     assert!(bench.step(&at(200.0), false, &mut Unwatched).is_some());
     let report = bench.finish().unwrap();
-    assert_eq!(reasons_of(&report.run), [vec![], vec![InvalidReason::PartMissing]]);
+    assert_eq!(reasons_of(&report.run), [vec![], vec![InvalidReason::NotMeasured]]);
     let text = report.run.steps[1].evidence.part_missing.as_deref().unwrap();
     assert!(text.contains("give --source-addresses"), "{text}");
     // A run that has nothing else is refused.

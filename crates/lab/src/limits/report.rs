@@ -42,7 +42,7 @@ impl LimitsReport {
         }
         notes.extend(self.roles.iter().filter(|roles| roles.client_was_limit()).map(LimitsNote::ClientLimit));
         let crowded = self.other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX);
-        notes.extend(crowded.map(LimitsNote::Crowded));
+        notes.extend(crowded.map(LimitsNote::CpuContention));
         notes
     }
 
@@ -118,7 +118,7 @@ pub enum LimitsNote<'a> {
     /// The client, not the server role, limited a rate.
     ClientLimit(&'a Roles),
     /// Other processes used the machine.
-    Crowded(f64),
+    CpuContention(f64),
 }
 
 impl LimitsNote<'_> {
@@ -127,7 +127,7 @@ impl LimitsNote<'_> {
         match self {
             Self::Interrupted => "interrupted",
             Self::ClientLimit(_) => "client-limit",
-            Self::Crowded(_) => "crowded",
+            Self::CpuContention(_) => "cpu-contention",
         }
     }
 }
@@ -137,7 +137,7 @@ impl std::fmt::Display for LimitsNote<'_> {
         match self {
             Self::Interrupted => formatter.write_str("ended early: the figures cover the part that ran"),
             Self::ClientLimit(roles) => roles.fmt(formatter),
-            Self::Crowded(share) => {
+            Self::CpuContention(share) => {
                 let percent = 100.0 * share;
                 write!(formatter, "other work used {percent:.0} % of the machine meanwhile; expect the figures to vary")
             }

@@ -82,7 +82,10 @@ impl Responder {
         drop(started);
         responder.tasks = starting.iter().take(responder.threads.len()).collect();
         if responder.tasks.len() < responder.threads.len() {
-            return Err(responder.join().err().unwrap_or_else(|| io::Error::other("a responder thread ended at once")));
+            return Err(responder
+                .join()
+                .err()
+                .unwrap_or_else(|| io::Error::other("a responder thread exited immediately")));
         }
         Ok(responder)
     }

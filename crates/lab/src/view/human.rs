@@ -187,7 +187,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
                 page.named("", "", "closed loop: from the last answer's end to this one's; a stall is one slow answer");
             }
         }
-        None => page.named("latency", "-", "nothing was answered"),
+        None => page.named("latency", "-", "there was no response"),
     }
     if let Some(connect) = &step.phases.connect {
         let connections = show::plural(counts.connections, "connection", "connections");

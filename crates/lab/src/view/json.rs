@@ -173,7 +173,7 @@ fn measure_value(measure: Measure, spread: &Spread) -> Value {
     })
 }
 
-/// Fields whose values are nobody's but the server's, and stay out of what is kept and shown around.
+/// Fields whose values are only for the server, and are not stored or shown.
 const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 fn request_value(report: &BenchReport) -> Value {

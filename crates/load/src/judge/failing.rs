@@ -7,16 +7,16 @@ use crate::report::Reason;
 flatout_reason::reasons! {
     /// Names of failures and notes.
     pub enum Finding { name, text, }
-    NothingSent,     "nothing-sent",     "no request left this process";
-    NotAllSent,      "not-all-sent",     "fewer requests were sent than asked for";
-    NothingAnswered, "nothing-answered", "requests were sent and none was answered in full";
-    RequestsFailed,  "requests-failed",  "requests failed, short bodies not counted";
+    NothingSent,     "nothing-sent",     "no request was sent";
+    NotAllSent,      "not-all-sent",     "fewer requests were sent than planned";
+    NothingAnswered, "nothing-answered", "requests were sent, and no response was complete";
+    RequestsFailed,  "requests-failed",  "requests failed, not counting short bodies";
     BodiesShort,     "bodies-short",     "bodies were shorter than declared";
-    ClientErrors,    "status-4xx",       "answers were 4xx";
-    ServerErrors,    "status-5xx",       "answers were 5xx";
-    OtherWork,       "other-work",       "other work kept the machine busy";
+    ClientErrors,    "status-4xx",       "responses had a status of 4xx";
+    ServerErrors,    "status-5xx",       "responses had a status of 5xx";
+    OtherWork,       "other-work",       "other processes kept the machine busy";
     FailuresAllowed, "failures-allowed", "requests failed, and a requirement or the kind of run allows for it";
-    Redirects,       "redirects",        "answers were redirections, which are not followed";
+    Redirects,       "redirects",        "responses were redirects, which are not followed";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
@@ -52,7 +52,7 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
         failing.push(Finding::NotAllSent.with(format!("{sent} of {asked} {} sent", requests_were(asked))));
     }
     if sent > 0 && counts.responses == 0 {
-        failing.push(Finding::NothingAnswered.with("nothing was answered".to_owned()));
+        failing.push(Finding::NothingAnswered.with("there was no response".to_owned()));
     }
     if failures > 0 {
         let requests = if failures == 1 { "request" } else { "requests" };
@@ -148,7 +148,7 @@ mod tests {
         counts.requests_sent = 1;
         assert_eq!(
             names_and_texts(&failing(&counts, Some(2))),
-            [("not-all-sent", "1 of 2 requests were sent"), ("nothing-answered", "nothing was answered")]
+            [("not-all-sent", "1 of 2 requests were sent"), ("nothing-answered", "there was no response")]
         );
         counts.responses = 1;
         assert_eq!((failing(&counts, Some(1)), failing(&counts, None)), (vec![], vec![]));

@@ -119,20 +119,26 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
     match (reason, figure) {
         // Delays of the client, or of waiting for a connection, are part of the time since the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
-        (InvalidReason::ClientSaturated | InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate)
+        (InvalidReason::ClientSaturated | InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Rate)
             if rate_is_kept =>
         {
             Sound
         }
-        (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Rate) if evidence.is_rate_crowded() => AtLeast,
-        (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Median) if evidence.is_median_crowded() => AtMost,
+        (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Rate) if evidence.is_rate_contended() => {
+            AtLeast
+        }
+        (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Median)
+            if evidence.is_median_contended() =>
+        {
+            AtMost
+        }
         // The server received less load than planned, and might have handled more. The longest waits are missing from
         // the times, as they belong to dropped requests. The CPU time of terminated children is missing.
         (InvalidReason::ChildrenNotReaped, ServerCpu)
         | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
         (InvalidReason::ClientSaturated, Median | Tail)
-        | (InvalidReason::Crowded | InvalidReason::CrowdingUnknown, Tail) => AtMost,
+        | (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Tail) => AtMost,
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
         | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
@@ -212,7 +218,7 @@ mod tests {
             let touched = Figure::ALL.iter().any(|figure| !effect(reason, *figure, &late()).is_sound());
             let is_of_a_part = matches!(
                 reason,
-                InvalidReason::PartMissing | InvalidReason::CountsMissing | InvalidReason::Interrupted
+                InvalidReason::NotMeasured | InvalidReason::CountsMissing | InvalidReason::Interrupted
             );
             assert!(touched != is_of_a_part, "{reason:?}");
             assert!(!is_of_a_part || reason.is_of_a_part());

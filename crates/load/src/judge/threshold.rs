@@ -262,7 +262,7 @@ impl Threshold {
             (Unit::Nanoseconds, RequiredFigure::Time(times, _)) if value.is_infinite() => {
                 let unanswered = unanswered(judged, times);
                 let all = unanswered + histogram_of(judged.record, times).histogram().len();
-                format!("no response: {unanswered} of {all} requests were never answered")
+                format!("no response: {unanswered} of {all} requests never had one")
             }
             (Unit::Nanoseconds, _) => show_time(value),
             (Unit::Percent, _) => format!("{value:.3} %"),

@@ -14,45 +14,51 @@ flatout_reason::reasons! {
         remedy: &'static str,
     }
     ScheduleLag,          "schedule-lag",          "the client started requests late, and the delay is significant compared with the response time",
-        "offer less with --rate, stop other programs, or leave the client cores of its own: fewer --threads than cores, or other machines with --agents";
-    ClientSaturated,      "client-saturated",      "a client thread was saturated: the client was the bottleneck, not the server",
-        "give the client more cores with --threads, or other machines with --agents; for response times offer less with --rate; the server's CPU time for each response holds as it is";
-    Crowded,              "crowded",               "the server or the client waited for CPU cores that other processes used",
+        "offer less load with --rate, stop other programs, or leave the client its own cores: fewer --threads than cores, or other machines with --agents";
+    ClientSaturated,      "client-saturated",      "a client thread was saturated, so the client was the bottleneck, not the server",
+        "give the client more cores with --threads, or other machines with --agents; to measure response times, offer less load with --rate. The server's CPU time per response is valid in any case";
+    CpuContention,        "cpu-contention",        "the server or the client waited for CPU cores that other processes used",
         "stop the other programs, or pin server and client to separate cores, for example with taskset";
-    CrowdingUnknown,      "crowding-unknown",      "other processes ran during the run, and the run was too short to measure their effect",
+    CpuContentionUnknown, "cpu-contention-unknown", "other processes ran during the run, and the run was too short to measure their effect",
         "measure for a second or longer with -d, or stop the other programs";
     ChildrenNotReaped,    "children-not-reaped",   "the server did not wait for its exited child processes, so their CPU time is unknown",
         "have the server wait for its children instead of ignoring SIGCHLD, or keep its processes alive during the run";
     RateNotReached,       "rate-not-reached",      "fewer requests were started than planned",
-        "offer less with --rate, or give the client more connections with -c, more --threads or other machines with --agents";
+        "offer less load with --rate, or give the client more connections with -c, more --threads or other machines with --agents";
     ConnectionsNotReached, "connections-not-reached", "fewer connections were open at once than planned",
         "check that the server listens, look at the failures for refused connections, raise the limit of open files (ulimit -n), or use fewer connections with -c";
     ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is significant compared with the response time",
-        "allow more connections with -c; where visitors do share so few, the wait is theirs too, and the times are right";
-    ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows and were never begun",
-        "offer less with --rate, allow more connections with -c, or ask what becomes of the server beyond its limit with --overload";
+        "allow more connections with -c. If real clients share as few connections, they wait as well, and the times are right";
+    ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows, and their requests were never sent",
+        "offer less load with --rate, allow more connections with -c, or measure the server beyond its limit with --overload";
     LittlesLaw,           "littles-law",           "requests in flight over time differ by more than 2 % from the responses' rate times their mean service time",
-        "run it again; if it stays, it is a defect of the lab: report it with the result of --json";
+        "run it again. If the reason persists, it is a bug in flatout: report it with the result of --json";
     CountsDiffer,         "counts-differ",         "the client's counts and the server's own counts differ",
         "make sure that no other client sends requests to the server during the run, and that the log or the metrics belong to this server";
     CountsMissing,        "counts-missing",        "the server's own counts could not be read for the comparison",
         "make sure that the log or the metrics can be read during the whole run";
-    PartMissing,          "part-missing",          "a part of the requested run could not be measured: a later level, or the machine's limit",
-        "fix the named cause and rerun; what was measured holds";
+    NotMeasured,          "not-measured",          "a part of the requested run could not be measured: a later level, or the machine's limit",
+        "fix the named cause and rerun; the measured figures hold";
     AgentLost,            "agent-lost",            "an agent did not finish its part of the run",
-        "look at what the agent says on its own machine, and run it again";
+        "read the agent's output on its machine, and run the bench again";
     NoSteadyState,        "no-steady-state",       "the service time never became steady, so no figure is reliable",
         "measure longer with -d, allow a longer --warm-up, and look for what changes in the server over time: caches, garbage collection, a throttled processor";
     Interrupted,          "interrupted",           "the run was interrupted",
-        "let it run to its end; the figures cover only the part that ran";
+        "let it run to the end; the figures cover only the part that ran";
 }
 
-crate::by_name! { InvalidReason, "reason why a run is invalid" }
+crate::by_name! {
+    InvalidReason, "reason why a run is invalid",
+    "children-lost" => "children-not-reaped",
+    "crowded" => "cpu-contention",
+    "crowding-unknown" => "cpu-contention-unknown",
+    "part-missing" => "not-measured"
+}
 
 impl InvalidReason {
     /// Returns whether something requested was not measured, regardless of the validity of the other figures.
     pub const fn is_of_a_part(self) -> bool {
-        matches!(self, Self::CountsMissing | Self::PartMissing | Self::AgentLost | Self::Interrupted)
+        matches!(self, Self::CountsMissing | Self::NotMeasured | Self::AgentLost | Self::Interrupted)
     }
 }
 
@@ -229,12 +235,12 @@ impl Evidence {
     }
 
     /// Returns whether it is enough to lower the rate of a closed loop.
-    pub fn is_rate_crowded(&self) -> bool {
+    pub fn is_rate_contended(&self) -> bool {
         self.is_crowded_above(CROWDED_RATE_MAX)
     }
 
     /// Returns whether it is enough to affect the median.
-    pub fn is_median_crowded(&self) -> bool {
+    pub fn is_median_contended(&self) -> bool {
         self.is_crowded_above(CROWDED_MEDIAN_MAX)
     }
 
@@ -310,9 +316,9 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
                 "{} is too short to measure the effect of other processes: as far as is known, {text}",
                 milliseconds(evidence.elapsed_ns)
             );
-            add(InvalidReason::CrowdingUnknown, text);
+            add(InvalidReason::CpuContentionUnknown, text);
         } else {
-            add(InvalidReason::Crowded, text);
+            add(InvalidReason::CpuContention, text);
         }
     }
     if evidence.server_cpu_is_short {
@@ -326,12 +332,12 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         add(InvalidReason::RateNotReached, text);
     }
     if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
-        let text = format!("{} of {asked} connections were open at once", evidence.connections_peak);
+        let text = format!("only {} of {asked} connections were open at once", evidence.connections_peak);
         add(InvalidReason::ConnectionsNotReached, text);
     }
     if evidence.arrivals_dropped > 0 && !evidence.overload {
         let (dropped, all) = (evidence.arrivals_dropped, evidence.visits + evidence.arrivals_dropped);
-        add(InvalidReason::ArrivalsDropped, format!("{dropped} of {all} arrivals were never begun"));
+        add(InvalidReason::ArrivalsDropped, format!("{dropped} of {all} arrivals never sent their requests"));
     }
     if let Some(little) = evidence.little.filter(|little| is_judged && little.difference_share() > DIFFERENCE_SHARE_MAX)
     {
@@ -352,7 +358,7 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         add(InvalidReason::CountsMissing, text.clone());
     }
     if let Some(text) = &evidence.part_missing {
-        add(InvalidReason::PartMissing, text.clone());
+        add(InvalidReason::NotMeasured, text.clone());
     }
     if evidence.agents_lost > 0 {
         let agents = if evidence.agents_lost == 1 { "agent was" } else { "agents were" };

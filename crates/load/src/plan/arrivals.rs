@@ -119,7 +119,7 @@ impl Arrivals {
         if let ArrivalKind::Uniform { spread } = self.kind
             && !(0.0..=1.0).contains(&spread)
         {
-            return meaningless(format!("a spread of {spread} was asked for; give 0 to 1"));
+            return meaningless(format!("a spread of {spread} is not possible; give 0 to 1"));
         }
         if self.levels.is_empty() || self.levels.len() > LEVELS_MAX {
             return meaningless(format!("{} levels of rate were given; give 1 to {LEVELS_MAX}", self.levels.len()));
@@ -127,11 +127,11 @@ impl Arrivals {
         for level in &self.levels {
             for rate in [level.from_per_s, level.to_per_s] {
                 if !(0.0..=RATE_PER_S_MAX).contains(&rate) {
-                    return meaningless(format!("a rate of {rate}/s was asked for; give 0 to {RATE_PER_S_MAX}"));
+                    return meaningless(format!("a rate of {rate}/s is not possible; give 0 to {RATE_PER_S_MAX}"));
                 }
             }
             if level.duration_ns == 0 {
-                return meaningless("a level of rate lasts no time".to_owned());
+                return meaningless("a rate level has a duration of 0".to_owned());
             }
         }
         if self.levels.iter().all(|level| level.from_per_s + level.to_per_s <= 0.0) {

@@ -84,7 +84,7 @@ impl Dist {
             return if from_value <= to_value {
                 Ok(Self::Uniform { from: from_value, to: to_value })
             } else {
-                Err(format!("{text:?} goes from the larger to the smaller"))
+                Err(format!("{text:?} has its larger bound first"))
             };
         }
         match range {
@@ -109,7 +109,7 @@ impl Dist {
                     && Self::weights(parts) > 0.0
             }
         };
-        if fine { Ok(()) } else { Err(PlanError::Meaningless(format!("{what} is no distribution: {self:?}"))) }
+        if fine { Ok(()) } else { Err(PlanError::Meaningless(format!("{what} is not a distribution: {self:?}"))) }
     }
 
     fn weights(parts: &[(f64, Self)]) -> f64 {

@@ -56,7 +56,7 @@ impl Sweep {
             return Err("a sweep begins above 0".to_owned());
         }
         if sweep.to < sweep.from {
-            return Err("a sweep goes upwards".to_owned());
+            return Err("a sweep must go upwards".to_owned());
         }
         match stride {
             Stride::Add(step) if step <= 0.0 => return Err("the step must be above 0".to_owned()),

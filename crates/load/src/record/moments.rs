@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn both_standard_deviations_are_those_of_the_books() {
+    fn both_standard_deviations_follow_their_definitions() {
         let moments = of(&[2, 4, 4, 4, 5, 5, 7, 9]);
         assert_eq!((moments.mean(), moments.min, moments.max), (Some(5.0), 2, 9));
         assert_eq!(moments.deviation_population(), Some(2.0));

@@ -176,7 +176,7 @@ fn a_step_is_summed_up() {
     assert_eq!(step.offered.rate_per_s, Some(100.0));
     assert!(step.response.unwrap().p99_ns.abs_diff(2 * MS) < 2 * MS / 500);
     assert_eq!((step.invalid, step.failing), (vec![], vec![]));
-    assert_eq!(step.notes.len(), 1, "other work");
+    assert_eq!(step.notes.len(), 1, "other processes");
     let little = step.evidence.little.unwrap();
     assert!((little.in_flight - 0.2).abs() < 1e-9 && little.difference_share() < 1e-9, "{little:?}");
 }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against lists that are searched: the same slots in the same order, whoever takes them.
+        /// Against lists that are searched: the same slots in the same order, no matter who takes them.
         #[test]
         fn it_is_as_good_as_searching(acts in proptest::collection::vec(any_act(), 0..200)) {
             let mut free = Free::new(SLOTS as usize, 4);

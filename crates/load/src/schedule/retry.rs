@@ -22,15 +22,15 @@ pub(super) enum Retry {
 /// State of connection attempts over all slots of a share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retries {
-    patience_ns: u64,
+    timeout_ns: u64,
     has_connected: bool,
     /// Start of the current series of failures.
     failing_since_ns: Option<u64>,
 }
 
 impl Retries {
-    pub(super) const fn new(patience_ns: u64) -> Self {
-        Self { patience_ns, has_connected: false, failing_since_ns: None }
+    pub(super) const fn new(timeout_ns: u64) -> Self {
+        Self { timeout_ns, has_connected: false, failing_since_ns: None }
     }
 
     pub(super) fn handle_connected(&mut self) {
@@ -42,7 +42,7 @@ impl Retries {
     /// fails for too long; a run by time lasts its time, and reconnects to a server that returns.
     pub(super) fn decide(&mut self, now_ns: u64, failures_in_a_row: u32, is_counted: bool) -> Retry {
         let failing_since_ns = *self.failing_since_ns.get_or_insert(now_ns);
-        let give_up_ns = failing_since_ns.saturating_add(self.patience_ns);
+        let give_up_ns = failing_since_ns.saturating_add(self.timeout_ns);
         if !self.has_connected || (is_counted && now_ns >= give_up_ns) {
             return Retry::GiveUp;
         }

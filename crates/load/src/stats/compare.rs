@@ -228,7 +228,7 @@ mod tests {
             verdict
         };
         let (sound, saturated) = (with(&[]), with(&[InvalidReason::ClientSaturated]));
-        let both = with(&[InvalidReason::ClientSaturated, InvalidReason::Crowded]);
+        let both = with(&[InvalidReason::ClientSaturated, InvalidReason::CpuContention]);
         let of = |a: &[&FigureVerdict], b: &[&FigureVerdict]| {
             let (a, b) = (a.iter().copied().cloned(), b.iter().copied().cloned());
             NotCompared::of("rate", a, b).map(|left_out| left_out.sentence())
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(
             of(&[&saturated, &saturated], &[&both]).as_deref(),
             Some(
-                "rate: not compared, as it does not hold for A (client-saturated) and for B (client-saturated, crowded)"
+                "rate: not compared, as it does not hold for A (client-saturated) and for B (client-saturated, cpu-contention)"
             )
         );
     }

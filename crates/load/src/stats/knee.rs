@@ -154,17 +154,13 @@ impl Knee {
                 "{requirement} holds at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the knee \
                  lies higher"
             ),
-            (KneeEnding::ClientLimited, ..) => format!(
-                "the highest rate at which {requirement} holds could not be found: this client was the limit at every rate"
-            ),
+            (KneeEnding::ClientLimited, ..) => {
+                format!("no highest rate for {requirement} was found: the client was the limit at every rate")
+            }
             (KneeEnding::Contradictory, ..) => format!(
-                "the highest rate at which {requirement} holds could not be found: trials at the same rate contradict each \
-                 other; try longer trials (--duration) or a quieter machine"
+                "no highest rate for {requirement} was found: trials at the same rate contradict each other; try longer trials (--duration) or a quieter machine"
             ),
-            _ => format!(
-                "the highest rate at which {requirement} holds could not be found in {} trials",
-                self.trials.len()
-            ),
+            _ => format!("no highest rate for {requirement} was found in {} trials", self.trials.len()),
         }
     }
 }

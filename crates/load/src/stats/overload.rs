@@ -59,7 +59,7 @@ impl Overload {
         );
         match (self.worst, self.kept_share) {
             (Some(worst), Some(share)) => format!(
-                "{peak}; beyond it {:.0} % of that is left at the worst, at {:.0} requests/s offered",
+                "{peak}; beyond it, goodput falls to {:.0} % of that, at {:.0} requests/s offered",
                 100.0 * share,
                 worst.offered_per_s
             ),

@@ -6,25 +6,25 @@ flatout_reason::reasons! {
     /// Kind of error in a line.
     pub enum FaultKind { name, text, }
     LineTooLong, "line-too-long", "the line is too long";
-    NotText, "not-text", "the line is not UTF-8, or holds a control character";
-    NoAddress, "no-address", "there is no URL: write a path that begins with /, or a whole http:// or https:// URL";
+    NotText, "not-text", "the line is not UTF-8, or contains a control character";
+    NoAddress, "no-address", "there is no URL: write a path that begins with /, or a complete http:// or https:// URL";
     SchemeUnknown, "scheme-unknown", "the scheme is neither http nor https";
-    HostInvalid, "host-invalid", "the host is missing, or holds what no host has";
-    PortInvalid, "port-invalid", "the port is no number from 1 to 65535";
-    TargetInvalid, "target-invalid", "the path holds what must be percent-encoded";
+    HostInvalid, "host-invalid", "the host is missing or contains an invalid character";
+    PortInvalid, "port-invalid", "the port is not a number from 1 to 65535";
+    TargetInvalid, "target-invalid", "the path contains characters that must be percent-encoded";
     TargetTooLong, "target-too-long", "the path is longer than 8,192 bytes";
-    WeightInvalid, "weight-invalid", "the weight is no whole number up to 1,000,000,000,000";
-    TooManyWords, "too-many-words", "there is more than a URL and a weight; what else there is to say stands behind #";
-    SizeInvalid, "size-invalid", "the size behind # is more than can be counted";
+    WeightInvalid, "weight-invalid", "the weight is not a whole number up to 1,000,000,000,000";
+    TooManyWords, "too-many-words", "there is more than a URL and a weight; put other information after #";
+    SizeInvalid, "size-invalid", "the size after # is too large";
     DigestInvalid, "digest-invalid", "a digest is #sha256= and 64 hexadecimal digits";
     WebStone1, "webstone-1", "this is a list of WebStone 1.x, which counts pages and groups files; write a URL and a weight on each line";
-    TooMany, "too-many", "there are too many lines, or too many bytes of URLs, for one workload; what follows was not read";
+    TooMany, "too-many", "there are too many lines or bytes of URLs for one workload; the rest was not read";
     Empty, "empty", "there is nothing in it to ask for";
-    LogForm, "log-form", "the line is in no form known here: common, combined, or flatout's JSON";
-    LogTime, "log-time", "the time is missing, or is no time of that form";
-    LogField, "log-field", "the line lacks a field: time, method and target are needed, and the status to judge answers";
-    LogStatus, "log-status", "the status is no number from 0 to 999";
-    LogBytes, "log-bytes", "the size of the body is no number";
+    LogForm, "log-form", "the line has an unknown format; known are common, combined and flatout's JSON";
+    LogTime, "log-time", "the time is missing or has another format";
+    LogField, "log-field", "the line lacks a field: time, method, target and status are required";
+    LogStatus, "log-status", "the status is not a number from 0 to 999";
+    LogBytes, "log-bytes", "the size of the body is not a number";
 }
 
 /// An error with its line.

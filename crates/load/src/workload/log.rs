@@ -35,11 +35,11 @@ const CLIENT_BYTES_MAX: usize = 255;
 flatout_reason::reasons! {
     /// Reason why a parsed line is not replayed.
     pub enum Skip { name, text, }
-    NoRequest, "no-request", "what came was no request that the server understood";
-    OtherMethod, "other-method", "the method is neither GET, HEAD nor OPTIONS, and its body is in no log";
-    TargetUnsendable, "target-unsendable", "the target is no path, or has bytes that no request line may have";
-    HostUnsendable, "host-unsendable", "the Host field's value is no host";
-    Unanswered, "unanswered", "the request was never whole and got no answer";
+    NoRequest, "no-request", "the log line has no valid request";
+    OtherMethod, "other-method", "the method is not GET, HEAD or OPTIONS, and logs do not contain request bodies";
+    TargetUnsendable, "target-unsendable", "the target is not a path, or contains bytes that are not allowed in a request line";
+    HostUnsendable, "host-unsendable", "the Host field's value is not a host";
+    NoResponse, "no-response", "the request was never complete and got no response";
 }
 
 impl Skip {
@@ -209,7 +209,7 @@ impl Gatherer {
             return Ok(Some(Skip::HostUnsendable));
         };
         if line.status == Some(0) {
-            return Ok(Some(Skip::Unanswered));
+            return Ok(Some(Skip::NoResponse));
         }
         if self.log.requests.len() >= REQUESTS_MAX {
             return Err(Full);

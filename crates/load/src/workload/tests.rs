@@ -81,7 +81,7 @@ fn every_malformed_line_is_named() {
     assert_eq!(faults("# nothing\n"), [(0, FaultKind::Empty)]);
     assert_eq!(
         filelist::parse(b"/a\n\xff\n").unwrap_err().to_string(),
-        "line 2: the line is not UTF-8, or holds a control character: \\xff"
+        "line 2: the line is not UTF-8, or contains a control character: \\xff"
     );
 }
 

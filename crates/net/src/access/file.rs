@@ -1,6 +1,6 @@
 //! A regular file: lines are appended, it is rotated when large or old, and never ends in a partial line.
 
-use super::rotation::{delete_oldest, put_aside};
+use super::rotation::{delete_oldest, rotate_file};
 use super::sink::{IncompleteWrite, Written};
 use flatout_http::access::Rotation;
 use rustix::fs::{fstat, ftruncate};
@@ -197,7 +197,7 @@ impl FileTarget {
         let named = path.symlink_metadata();
         // If another process renamed or removed it, only a new file is needed.
         let is_ours = named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
-        let aside = is_ours.then(|| put_aside(path, unix_s)).transpose()?;
+        let aside = is_ours.then(|| rotate_file(path, unix_s)).transpose()?;
         let mode = ours.permissions().mode() & 0o777;
         match OpenOptions::new().append(true).create(true).mode(mode).open(path) {
             Ok(file) => self.file = file,

@@ -132,7 +132,7 @@ impl Logs {
         match answered.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(opened) => Ok(Some((opened, queue))),
             Err(RecvTimeoutError::Timeout) => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "the file system does not answer"))
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the file system does not respond"))
             }
             Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the log writer has ended")),
         }

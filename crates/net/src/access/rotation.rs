@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const NAMES_MAX: u32 = 10_000;
 
 /// Renames `path` to `path.YYYYMMDD-HHMMSS`, with a suffix `.1`, `.2` if that exists. Never replaces a file.
-pub(super) fn put_aside(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
+pub(super) fn rotate_file(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
     let stamp = format_stamp(unix_s);
     for count in 0..NAMES_MAX {
         let mut name = OsString::from(path);

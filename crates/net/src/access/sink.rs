@@ -222,7 +222,7 @@ impl Sink {
         let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
         if lines_lost > self.lines_lost_seen {
             let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
-            self.begin_trouble(lines_lost_before, "more come than can be written", unix_s, warn);
+            self.begin_trouble(lines_lost_before, "lines arrive faster than they can be written", unix_s, warn);
             self.note_success();
         }
         if let Some(trouble) = &self.trouble {

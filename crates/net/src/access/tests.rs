@@ -135,7 +135,7 @@ fn a_refused_request_cannot_hide_from_its_line() {
     assert!(json.contains(r#""method":null,"target":"GET /a\u000db\u000ac","version":null,"status":400"#), "{json}");
     let [combined, _] = lines_of(&[b'\x16'; 1000], &answer(501, "method_too_long"));
     assert!(combined.contains(&format!(" \"{}\" 501 ", "\\x16".repeat(128))), "{combined}");
-    let [combined, json] = lines_of(b"", &answer(0, "unanswered"));
+    let [combined, json] = lines_of(b"", &answer(0, "no_response"));
     assert!(combined.contains(" \"\" 000 ") && json.contains(r#""status":null"#), "{combined}{json}");
 }
 
@@ -240,7 +240,7 @@ fn rotation_by_size_loses_no_line_and_keeps_so_many() {
 }
 
 #[test]
-fn a_file_that_others_rename_is_opened_anew() {
+fn a_file_that_others_rename_is_reopened() {
     let folder = Folder::new();
     let opened = open(&[to_file(&folder.join("log"))]);
     let mut log = opened.logs.worker();

@@ -407,7 +407,7 @@ fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
 }
 
 #[test]
-fn a_connection_the_server_closes_is_made_anew_and_counted() {
+fn a_connection_the_server_closes_is_replaced_and_counted() {
     let address = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     let report = run(settings(address), 5);
     assert_eq!((answered(&report), failures(&report).len()), (5, 0));
@@ -540,7 +540,7 @@ fn many_connections_share_one_worker() {
 
 #[test]
 fn a_source_address_that_is_not_there_is_counted_by_its_own_name() {
-    // 127.0.0.0/8 is no source for a target elsewhere; TEST-NET-1 (RFC 5737) belongs to nobody.
+    // 127.0.0.0/8 is no source for a target elsewhere; TEST-NET-1 (RFC 5737) is not assigned.
     let mut settings = settings("[::1]:9".parse().unwrap());
     settings.sources = Sources::Loopback { first: 0, count: 1 };
     let report = run(settings, 1);

@@ -81,7 +81,7 @@ fn connections_over_both_kinds_of_sockets_are_kept() {
 }
 
 #[test]
-fn a_crowd_lets_go_of_what_is_kept() {
+fn idle_connections_close_under_load() {
     let path = socket_path("crowd");
     let listener = UnixListener::bind(&path).unwrap();
     thread::spawn(move || listener.incoming().for_each(|stream| serve_echo(stream.unwrap())));

@@ -134,7 +134,7 @@ impl OriginClient {
     }
 
     /// As [`exchange`](Self::exchange), on a new connection, for a request that [`send_kept`](Self::send_kept) sent
-    /// in vain: if one idle connection was closed, the next may be, too.
+    /// without a response: if one idle connection was closed, the next may be, too.
     pub async fn exchange_afresh(
         &self,
         origin: &OriginAddress,

@@ -15,35 +15,35 @@ flatout_reason::reasons! {
         text,
     }
     Unresolved, "origin_unresolved", 502, true, "The origin's name has no address, or the resolver failed.";
-    ResolveTimeout, "origin_resolve_timeout", 504, true, "The origin's name was not looked up within the connect timeout.";
+    ResolveTimeout, "origin_resolve_timeout", 504, true, "The lookup of the origin's name did not finish within the connect timeout.";
     Refused, "origin_refused", 502, true, "The origin's host refused the connection: nothing listens there.";
-    Unreachable, "origin_unreachable", 502, true, "No way leads to the origin's address.";
-    ConnectTimeout, "origin_connect_timeout", 504, true, "No connection was made within the connect timeout.";
-    ConnectFailed, "origin_connect_failed", 502, true, "The connection could not be made for another reason.";
-    NoLocalPort, "origin_no_local_port", 503, false, "No local port was left for a connection to the origin.";
-    NoDescriptor, "origin_no_descriptor", 503, false, "No descriptor was left for a connection to the origin.";
-    TlsUntrusted, "origin_tls_untrusted", 502, true, "The origin's certificate leads to no authority that is believed.";
+    Unreachable, "origin_unreachable", 502, true, "There is no route to the origin's address.";
+    ConnectTimeout, "origin_connect_timeout", 504, true, "No connection was established within the connect timeout.";
+    ConnectFailed, "origin_connect_failed", 502, true, "The connection could not be established for another reason.";
+    NoLocalPort, "origin_no_local_port", 503, false, "No local port was available for a connection to the origin.";
+    NoDescriptor, "origin_no_descriptor", 503, false, "No file descriptor was available for a connection to the origin.";
+    TlsUntrusted, "origin_tls_untrusted", 502, true, "No trusted authority has signed the origin's certificate.";
     TlsName, "origin_tls_name", 502, true, "The origin's certificate is for another name.";
     TlsExpired, "origin_tls_expired", 502, true, "The origin's certificate is not valid at this time.";
     TlsFailed, "origin_tls_failed", 502, true, "The TLS handshake with the origin failed.";
-    TlsUnconfigured, "origin_tls_unconfigured", 502, false, "The origin speaks https, and there is no name or authority to believe it by.";
-    ClosedBeforeHead, "origin_closed_before_head", 502, true, "The origin closed the connection before any byte of a response.";
-    Reset, "origin_reset", 502, true, "The origin reset the connection before a whole response head.";
+    TlsUnconfigured, "origin_tls_unconfigured", 502, false, "The origin uses https, but no name or authority is configured to verify its certificate.";
+    ClosedBeforeHead, "origin_closed_before_head", 502, true, "The origin closed the connection before the first byte of a response.";
+    Reset, "origin_reset", 502, true, "The origin reset the connection before the response head was complete.";
     CutHead, "origin_cut_head", 502, true, "The origin closed the connection within a response head.";
-    HeadMalformed, "origin_head_malformed", 502, true, "A response head breaks a rule of HTTP; the refusal's own name says which.";
+    HeadMalformed, "origin_head_malformed", 502, true, "A response head is malformed; the name of the refusal says how.";
     HeadTooLarge, "origin_head_too_large", 502, true, "A response head is larger than the limit, or has too many fields.";
     InterimsTooMany, "origin_interims_too_many", 502, true, "The origin sent interim responses (1xx) beyond the limit.";
-    SwitchedUnasked, "origin_switched_unasked", 502, true, "The origin switched protocols (101) without being asked.";
-    HeadTimeout, "origin_head_timeout", 504, true, "The head of the response was not whole within the head timeout.";
-    UploadTimeout, "origin_upload_timeout", 504, true, "The origin took none of the request's content for the body timeout.";
-    BodyTimeout, "origin_body_timeout", 504, true, "The origin sent nothing more of the response's body for the body timeout.";
-    CutBody, "origin_cut_body", 502, true, "The connection ended before the end of the response's body.";
-    BodyMalformed, "origin_body_malformed", 502, true, "The framing of the response's body is malformed; the refusal's own name says how.";
-    H2Refused, "origin_h2_refused", 502, true, "The origin refused the stream of HTTP/2, or was going away, before it looked at the request.";
-    H2NoStream, "origin_h2_no_stream", 504, true, "No stream of the connection came free within the connect timeout.";
-    H2Failed, "origin_h2_failed", 502, true, "The origin reset the stream, or broke a rule of HTTP/2.";
-    RequestUnsendable, "origin_request_unsendable", 400, false, "The request has no form in the origin's version of HTTP.";
-    ClientCutContent, "origin_content_cut", 400, false, "The client did not send the whole of the request's content.";
+    SwitchedUnasked, "origin_switched_unasked", 502, true, "The origin switched protocols (101) without a request to do so.";
+    HeadTimeout, "origin_head_timeout", 504, true, "The response head was not complete within the head timeout.";
+    UploadTimeout, "origin_upload_timeout", 504, true, "The origin read none of the request's content within the body timeout.";
+    BodyTimeout, "origin_body_timeout", 504, true, "The origin sent no more of the response's body within the body timeout.";
+    CutBody, "origin_cut_body", 502, true, "The origin closed the connection before the end of the response's body.";
+    BodyMalformed, "origin_body_malformed", 502, true, "The framing of the response's body is malformed; the name of the refusal says how.";
+    H2Refused, "origin_h2_refused", 502, true, "The origin refused the HTTP/2 stream, or announced its shutdown, before it processed the request.";
+    H2NoStream, "origin_h2_no_stream", 504, true, "No stream of the connection became available within the connect timeout.";
+    H2Failed, "origin_h2_failed", 502, true, "The origin reset the stream or violated HTTP/2.";
+    RequestUnsendable, "origin_request_unsendable", 400, false, "The request cannot be expressed in the origin's HTTP version.";
+    ClientCutContent, "origin_content_cut", 400, false, "The client did not send all of the request's content.";
 }
 
 /// True if a request may be sent again after it failed.

@@ -54,7 +54,7 @@ impl fmt::Display for OriginTlsError {
             Self::Unreadable(path, error) => write!(formatter, "{} cannot be read: {error}", path.display()),
             Self::NoAuthority(path) => write!(formatter, "{} contains no certificate in PEM", path.display()),
             Self::NoSystemAuthority => formatter.write_str("the system has no certificates of authorities"),
-            Self::ServerName(name) => write!(formatter, "{name:?} is no host name"),
+            Self::ServerName(name) => write!(formatter, "{name:?} is not a host name"),
             Self::Internal(error) => write!(formatter, "TLS cannot be set up: {error}"),
         }
     }

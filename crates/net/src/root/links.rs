@@ -276,15 +276,14 @@ mod tests {
         folders.link(folders.path("share/js/../../secret/key"), "www/more-dots");
         folders.link("../share/out", "www/chain");
         folders.link("../secret/key", "share/out");
-        folders.link(folders.path("sharex"), "www/neighbour");
+        folders.link(folders.path("sharex"), "www/sibling");
         fs::create_dir(folders.path("sharex")).unwrap();
         folders.link("/proc/self/root", "www/magic");
         folders.link("/", "www/all");
         folders.link("../share/circle", "www/circle");
         folders.link("../www/circle", "share/circle");
         let root = folders.root();
-        for name in ["up", "folder/key", "dots", "more-dots", "chain", "neighbour", "magic/etc/passwd", "all", "circle"]
-        {
+        for name in ["up", "folder/key", "dots", "more-dots", "chain", "sibling", "magic/etc/passwd", "all", "circle"] {
             assert_eq!(read(&root, name), Err(OpenFault::OutsideRoot), "{name}");
             assert_eq!(root.identify(name.as_bytes()), Err(OpenFault::OutsideRoot), "{name}");
         }

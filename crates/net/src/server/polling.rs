@@ -142,7 +142,7 @@ impl ServerConnection {
                     return Some(CloseReason::ClientReset);
                 }
                 if begun {
-                    return Some(CloseReason::ClientLeft);
+                    return Some(CloseReason::ClientAborted);
                 }
                 self.half_closed = true;
                 return None;

@@ -206,7 +206,7 @@ impl Player {
             b"/one-send" => self.stream(Some(1024), [Give(vec![b'x'; 1024]), End("")]),
             b"/short" => self.stream(Some(8), [give("four"), Wait(20), give("mor"), End("")]),
             b"/long" => self.stream(Some(6), [give("four"), Wait(20), give("more")]),
-            b"/failing" => self.stream(None, [give("four"), Wait(20), Fail(CloseReason::OriginCut)]),
+            b"/failing" => self.stream(None, [give("four"), Wait(20), Fail(CloseReason::OriginTruncated)]),
             b"/nothing" => self.stream(None, [End("")]),
             b"/empty" => self.stream(Some(0), []),
             b"/files" => self.stream(

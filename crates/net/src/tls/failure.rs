@@ -5,21 +5,21 @@ use rustls::{AlertDescription, Error, PeerIncompatible};
 flatout_reason::reasons! {
     /// Why a TLS session failed.
     pub enum TlsFailure { name, text, }
-    ClientLeft, "client_left", "The client closed or reset the connection before the handshake was complete.";
+    HandshakeAborted, "handshake_aborted", "The client closed or reset the connection before the handshake was complete.";
     NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3, or no signature algorithms, as only older versions do.";
-    NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server has.";
-    NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server has.";
+    NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server supports.";
+    NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server supports.";
     NoCommonSignature, "no_common_signature", "The client accepts no signature that the site's key can make.";
-    NoCommonProtocol, "no_common_protocol", "The client offers protocols by ALPN, none of which is spoken here.";
-    Incompatible, "incompatible", "The client lacks another thing that this server needs.";
+    NoCommonProtocol, "no_common_protocol", "The client offers protocols by ALPN, and this server supports none of them.";
+    Incompatible, "incompatible", "The client lacks another feature that this server requires.";
     CertificateRefused, "certificate_refused", "The client's alert says that it does not trust the certificate.";
     ClientAlert, "client_alert", "The client sent another fatal alert.";
-    InvalidMessage, "invalid_message", "What came is no TLS message.";
-    BadRecord, "bad_record", "A record was not what its sender encrypted.";
-    OversizedRecord, "oversized_record", "A record is larger than any may be.";
-    Misbehaved, "misbehaved", "The client broke a rule of the protocol.";
-    OutOfOrder, "out_of_order", "A message came when another was due.";
-    Internal, "internal", "This server could not go on: no random bytes, or a defect.";
+    InvalidMessage, "invalid_message", "The received data is not a TLS message.";
+    BadRecord, "bad_record", "A record could not be decrypted: it was changed on the way, or the keys differ.";
+    OversizedRecord, "oversized_record", "A record is larger than TLS allows.";
+    Misbehaved, "misbehaved", "The client violated the protocol.";
+    OutOfOrder, "out_of_order", "A message arrived out of order.";
+    Internal, "internal", "An internal error of this server: no random bytes, or a bug.";
 }
 
 impl TlsFailure {

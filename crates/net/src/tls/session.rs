@@ -110,7 +110,7 @@ impl TlsSession {
         loop {
             match self.flush(fd).1 {
                 SendProgress::Done => {}
-                SendProgress::Failed(_) => return Handshake::Failed(TlsFailure::ClientLeft),
+                SendProgress::Failed(_) => return Handshake::Failed(TlsFailure::HandshakeAborted),
                 SendProgress::Blocked | SendProgress::Yield => return Handshake::Write,
             }
             if !self.connection.is_handshaking() {
@@ -122,11 +122,11 @@ impl TlsSession {
                 return Handshake::Read;
             }
             match self.receive(fd) {
-                Ok(0) => return Handshake::Failed(TlsFailure::ClientLeft),
+                Ok(0) => return Handshake::Failed(TlsFailure::HandshakeAborted),
                 Ok(_) => {}
                 Err(ReceiveError::Tls(failure)) => return Handshake::Failed(failure),
                 Err(ReceiveError::Socket(Errno::AGAIN)) => return Handshake::Read,
-                Err(ReceiveError::Socket(_)) => return Handshake::Failed(TlsFailure::ClientLeft),
+                Err(ReceiveError::Socket(_)) => return Handshake::Failed(TlsFailure::HandshakeAborted),
             }
         }
     }
@@ -135,10 +135,10 @@ impl TlsSession {
     fn receive_hello(&mut self, fd: BorrowedFd<'_>) -> Result<Option<Handshake>, Handshake> {
         let mut hello = [0; HELLO_BYTES];
         let count = match recv(fd, &mut hello[..], RecvFlags::empty()) {
-            Ok((0, _)) => return Err(Handshake::Failed(TlsFailure::ClientLeft)),
+            Ok((0, _)) => return Err(Handshake::Failed(TlsFailure::HandshakeAborted)),
             Ok((count, _)) => count,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(Handshake::Read)),
-            Err(_) => return Err(Handshake::Failed(TlsFailure::ClientLeft)),
+            Err(_) => return Err(Handshake::Failed(TlsFailure::HandshakeAborted)),
         };
         self.begun = true;
         self.socket_empty = count < hello.len();

@@ -45,7 +45,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let zone = api.settings.zone.clone();
     let timedate = sandbox.function(move |lua, _, (): ()| match ticking.try_borrow_mut() {
         Ok(mut ticking) => ticking.text(lua, &zone),
-        Err(_) => Err("TIMEDATE cannot be asked for within itself".into()),
+        Err(_) => Err("TIMEDATE must not refer to itself".into()),
     })?;
     sandbox.global("TIMEDATE", timedate)?;
     sandbox.global("time", sandbox.function(|_, _, (): ()| Ok(Now::read().unix_s as f64))?)?;
@@ -122,7 +122,7 @@ fn named_zone(name: Option<&LuaString>, local: &TimeZone) -> Result<TimeZone, Na
         return Ok(TimeZone::UTC);
     }
     if name.len() > 64 {
-        return Err("no time zone has so long a name".into());
+        return Err("the name of the time zone is too long".into());
     }
     TimeZone::get(&name).map_err(|_| format!("there is no time zone \"{name}\" here").into())
 }

@@ -48,7 +48,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made =
         sandbox.waiting(move |_, exchange, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
-            let client = using.client.clone().ok_or("`fetch` is not available here")?;
+            let client = using.client.clone().ok_or("`fetch` needs a running server; this page runs without one")?;
             let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
             let mut share = using.settings.budget.share(exchange.facts.client().map(|client| client.ip()));
             Ok(Wanted::new(async move {
@@ -91,8 +91,7 @@ fn prepare(
     let is_target = target.first() == Some(&b'/') && target.len() <= 8192 && target.iter().all(u8::is_ascii_graphic);
     if !is_target || target.contains(&b'#') {
         return Err(
-            "a path begins with / and has no spaces, line ends or #: use url.encode for what comes from elsewhere"
-                .into(),
+            "a path begins with / and contains no spaces, line ends or #: use url.encode for untrusted values".into()
         );
     }
     let mut prepared = Prepared {

@@ -80,7 +80,7 @@ fn kept(value: &Value) -> Result<KvValue, NativeError> {
         Value::Number(number) => Ok(KvValue::Real(*number)),
         Value::Buffer(buffer) => Ok(KvValue::Bytes(buffer.to_vec().into())),
         other => {
-            Err(format!("kv keeps texts, numbers, true and false, not a {}: use json.encode", other.type_name()).into())
+            Err(format!("kv stores strings, numbers and booleans, not a {}: use json.encode", other.type_name()).into())
         }
     }
 }
@@ -98,7 +98,7 @@ fn told(error: KvError) -> NativeError {
     match error {
         KvError::Key => "the key is empty or too long".into(),
         KvError::Value => "the value is too large for kv".into(),
-        KvError::NotInteger => "kv.incr counts whole numbers, and there is something else under this key".into(),
+        KvError::NotInteger => "kv.incr increments whole numbers, and this key has another value".into(),
         KvError::Overflow => "the sum is too large".into(),
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
 fn checked(stored: &LuaString) -> Result<String, NativeError> {
     let text = stored.to_str().ok().filter(|text| text.len() <= STORED_BYTES_MAX && is_usable(text));
     text.map(|text| text.to_owned()).ok_or_else(|| {
-        "what is stored is no hash of argon2, or one of more than 256 MiB or 16 passes: store what password.hash gives"
+        "the stored value is not an argon2 hash, or needs more than 256 MiB or 16 passes: store the result of password.hash"
             .into()
     })
 }

@@ -19,15 +19,15 @@ flatout_reason::reasons! {
     FormTooLarge, "page_form_too_large", 413, "The form, or the content that the page reads as a whole, is larger than form-limit: 413.";
     UploadTooLarge, "page_upload_too_large", 413, "The files of the form are larger than upload-limit: 413.";
     FormTooManyFields, "page_form_too_many_fields", 413, "The form has more fields or files than a form may have: 413.";
-    FormMalformed, "page_form_malformed", 400, "The form's parts do not have the form that multipart/form-data has: 400.";
-    JsonMalformed, "page_json_malformed", 400, "The content is no JSON, or nested too deeply: 400.";
-    ContentCut, "page_content_cut", 400, "The client did not send the whole of the content that the page reads: 400.";
-    ContentType, "page_content_type", 415, "The content is of another type than the page reads: 415.";
-    SpoolFailed, "page_spool_failed", 507, "There was no room to keep the files of the form: 507.";
-    ContentBudget, "page_content_budget", 503, "Pages hold as much of forms, files and other contents as all of them together may: 503.";
-    PasswordsBusy, "page_passwords_busy", 503, "Too many passwords wait to be hashed or verified already: 503.";
-    DatabaseBusy, "page_database_busy", 503, "The database is saturated, and the page's statement was not begun: 503.";
-    DatabaseDiskFull, "page_database_disk_full", 507, "The disk is full, and the page's statement has changed nothing: 507.";
+    FormMalformed, "page_form_malformed", 400, "The form is not valid multipart/form-data: 400.";
+    JsonMalformed, "page_json_malformed", 400, "The content is not JSON, or nested too deeply: 400.";
+    ContentCut, "page_content_cut", 400, "The client did not send all of the content that the page reads: 400.";
+    ContentType, "page_content_type", 415, "The content has another type than the page reads: 415.";
+    SpoolFailed, "page_spool_failed", 507, "There was no space to store the files of the form: 507.";
+    ContentBudget, "page_content_budget", 503, "The limit for forms, files and other content of all pages is reached: 503.";
+    PasswordsBusy, "page_passwords_busy", 503, "The queue for hashing and verifying passwords is full: 503.";
+    DatabaseBusy, "page_database_busy", 503, "The database is saturated, and the page's statement was not started: 503.";
+    DatabaseDiskFull, "page_database_disk_full", 507, "The disk is full, and the page's statement changed nothing: 507.";
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no token of this site for this session: 403.";
 }
 

@@ -43,7 +43,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             return Err("a redirect's status is 301, 302, 303, 307 or 308".into());
         }
         let target = location(&target.as_bytes()).ok_or(
-            "a redirect leads to a path or a URL without spaces and line ends: use url.encode for what comes from elsewhere",
+            "the target of a redirect is a path or URL without spaces and line ends: use url.encode for untrusted values",
         )?;
         exchange.draft.status = status as u16;
         exchange.draft.set_field(b"Location", &target);
@@ -109,7 +109,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 /// Rejects changes to a head that has been sent.
 pub(super) fn check_open(exchange: &Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
-        return Err("the head of the answer has been sent already, by flush()".into());
+        return Err("flush() has already sent the head of the response".into());
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ fn checked_status(status: f64) -> Result<u16, NativeError> {
     if status.fract() == 0.0 && (200.0..=599.0).contains(&status) {
         Ok(status as u16)
     } else {
-        Err(format!("{status} is no status that a page can answer with").into())
+        Err(format!("{status} is not a status that a page can respond with").into())
     }
 }
 
@@ -293,7 +293,7 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Na
         Ok(())
     })?;
     if policy.private && (!policy.tags.is_empty() || policy.browser_s.is_some() || policy.revalidate_s.is_some()) {
-        return Err("what is private is kept by the browser alone: tags, browser and swr are for what is public".into());
+        return Err("only the browser caches private responses: tags, browser and swr are for public ones".into());
     }
     Ok(policy)
 }

@@ -65,16 +65,16 @@ pub enum SecretError {
 impl fmt::Display for SecretError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(error) => write!(formatter, "the file cannot be read or made: {error}"),
+            Self::File(error) => write!(formatter, "the file cannot be read or created: {error}"),
             Self::Exposed(mode) => write!(
                 formatter,
-                "the file's mode is {:03o}: others than its owner can read or change it; use chmod 600",
+                "the file's mode is {:03o}: users other than its owner can read or change it; use chmod 600",
                 mode & 0o777
             ),
-            Self::NotText => formatter.write_str("the file is no text, or longer than 16 KiB"),
-            Self::Empty => formatter.write_str("the file holds no key"),
+            Self::NotText => formatter.write_str("the file is not UTF-8, or longer than 16 KiB"),
+            Self::Empty => formatter.write_str("the file contains no key"),
             Self::Short(line) => write!(formatter, "the key in line {line} is shorter than {KEY_BYTES_MIN} characters"),
-            Self::TooMany => write!(formatter, "the file holds more than {KEYS_MAX} keys"),
+            Self::TooMany => write!(formatter, "the file contains more than {KEYS_MAX} keys"),
         }
     }
 }

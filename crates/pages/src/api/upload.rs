@@ -81,7 +81,7 @@ impl UploadRange {
         let number: Option<usize> = file.raw_get("number")?;
         let form = known_form(exchange);
         let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
-        let file = file.ok_or("this is no file of this request: call it as file:read()")?;
+        let file = file.ok_or("this is not a file of this request: call it as file:read()")?;
         let (offset, count) = (offset.unwrap_or(0.0), count.unwrap_or(f64::INFINITY));
         if !(offset >= 0.0 && count >= 0.0) {
             return Err("the offset and the count of a file's bytes are numbers of 0 or more".into());

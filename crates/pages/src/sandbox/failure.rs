@@ -12,13 +12,13 @@ flatout_reason::reasons! {
         status: u16,
         text,
     }
-    ScriptError, "page_script_error", 500, "The page's code raised an error that nothing in it caught: 500.";
-    CpuLimit, "page_cpu_limit", 503, "The page used all the CPU time that one request may have: 503.";
+    ScriptError, "page_script_error", 500, "The page's code raised an error and did not catch it: 500.";
+    CpuLimit, "page_cpu_limit", 503, "The page used up the CPU time of one request: 503.";
     Held, "page_no_yield", 503, "The page computed for too long where it cannot yield, within a metamethod or a callback: 503.";
-    RunLimit, "page_run_limit", 503, "The page took longer in all than one request may, its waiting included: 503.";
-    MemoryLimit, "page_memory_limit", 503, "The page used all the memory that one request may have: 503.";
-    MemoryBudget, "page_memory_budget", 503, "Pages, or those of one client, hold as much memory as all of them together may: 503.";
-    Stray, "page_stray_yield", 500, "The page's code gave control away outside any coroutine of its own: 500.";
+    RunLimit, "page_run_limit", 503, "The page exceeded the total time of one request, including waiting: 503.";
+    MemoryLimit, "page_memory_limit", 503, "The page used up the memory of one request: 503.";
+    MemoryBudget, "page_memory_budget", 503, "The memory limit for all pages, or for those of one client, is reached: 503.";
+    Stray, "page_stray_yield", 500, "The page's code yielded outside of any coroutine: 500.";
 }
 
 /// A failed run: the reason, and the place in the page's code.

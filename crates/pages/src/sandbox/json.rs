@@ -129,7 +129,9 @@ impl Encoder {
             Ok(())
         })?;
         if names.is_empty() && table.metatable().is_some_and(|known| known.contains_key("__iter").unwrap_or(false)) {
-            return Err("a table with __iter has no form in JSON: copy in a loop what is to be written".into());
+            return Err(
+                "a table with __iter cannot be written as JSON: copy its values into a plain table in a loop".into()
+            );
         }
         if names.is_empty() && table.metatable().is_none_or(|metatable| metatable != self.mark) {
             out.extend_from_slice(b"[]");

@@ -93,7 +93,7 @@ pub(crate) struct Meter {
     memory_floor: Cell<isize>,
     /// The total charged to suspended runs.
     memory_others: Cell<isize>,
-    doom: RefCell<Option<RunFailure>>,
+    failure: RefCell<Option<RunFailure>>,
     #[cfg(test)]
     collections: Cell<u32>,
 }
@@ -121,7 +121,7 @@ impl Default for Meter {
             memory_base: Cell::new(0),
             memory_floor: Cell::new(0),
             memory_others: Cell::new(0),
-            doom: RefCell::new(None),
+            failure: RefCell::new(None),
             #[cfg(test)]
             collections: Cell::new(0),
         }
@@ -160,7 +160,7 @@ impl Meter {
         self.memory_others.set(self.memory_others.get() + charged);
         let cpu = self.cpu_before.get() + self.spent(Instant::now());
         let account = Account { cpu, memory_bytes: charged as usize, collected_bytes: self.collected.get() };
-        (account, self.doom.take())
+        (account, self.failure.take())
     }
 
     /// Drops an ended run's account, as its memory is garbage now.
@@ -205,7 +205,7 @@ impl Meter {
 
     /// Terminates the run for exceeding its memory limit.
     pub(crate) fn exceed_memory(&self, lua: &Lua) {
-        self.doom(lua, FailureKind::MemoryLimit);
+        self.fail(lua, FailureKind::MemoryLimit);
     }
 
     /// The interrupt. `held_bytes` returns the run's use outside of the machine.
@@ -251,7 +251,7 @@ impl Meter {
             None
         };
         if let Some(kind) = failed {
-            self.doom(lua, kind);
+            self.fail(lua, kind);
             self.fate.set(Fate::Raise);
             return Ok(VmState::Yield);
         }
@@ -335,11 +335,11 @@ impl Meter {
         lua.used_memory().cast_signed() - self.memory_base.get()
     }
 
-    fn doom(&self, lua: &Lua, kind: FailureKind) {
-        if let Ok(mut doom) = self.doom.try_borrow_mut()
-            && doom.is_none()
+    fn fail(&self, lua: &Lua, kind: FailureKind) {
+        if let Ok(mut failure) = self.failure.try_borrow_mut()
+            && failure.is_none()
         {
-            *doom = Some(RunFailure::at(kind, kind.text().to_owned(), CodeLocation::here(lua)));
+            *failure = Some(RunFailure::at(kind, kind.text().to_owned(), CodeLocation::here(lua)));
         }
         self.fate.set(Fate::Leave);
         self.fuel.set(0);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// The error of a page whose last statement has run while one of its coroutines has an open transaction.
-const UNFINISHED: &str = "the page ended within a transaction, which is undone: end the transaction first";
+const UNFINISHED: &str = "the page ended within a transaction, which is rolled back: end the transaction first";
 
 /// The result of a resume.
 pub enum ResumeResult {
@@ -101,7 +101,7 @@ impl Run {
         }
         hub.meter.begin(lua, self.account, self.limits);
         let result = thread.resume::<Value>(());
-        let (account, doom) = hub.meter.end(lua);
+        let (account, failure) = hub.meter.end(lua);
         self.account = account;
         let mut exchange = hub.exchange.take();
         let halted = exchange.as_ref().is_some_and(|exchange| exchange.halted);
@@ -111,8 +111,8 @@ impl Run {
         // It may have been preempted on its way to the point where it waited.
         self.answer = hub.answer.take();
         hub.forget();
-        if let Some(doom) = doom {
-            return ResumeResult::Failed(Box::new(doom));
+        if let Some(failure) = failure {
+            return ResumeResult::Failed(Box::new(failure));
         }
         let is_done = halted || (result.is_ok() && thread.status() != ThreadStatus::Resumable);
         if is_done && !halted && self.exchange.as_ref().is_some_and(|exchange| exchange.is_unfinished()) {

@@ -387,8 +387,8 @@ impl Context {
             } else {
                 Language::of_type(kept)
             };
-            let stranger = self.tag.language.filter(|known| *known != language).map(|_| Language::Other);
-            self.tag.language = Some(stranger.unwrap_or(language));
+            let mismatched = self.tag.language.filter(|known| *known != language).map(|_| Language::Other);
+            self.tag.language = Some(mismatched.unwrap_or(language));
         }
         self.script = None;
         self.url = Url::Start;

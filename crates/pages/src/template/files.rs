@@ -52,7 +52,7 @@ pub(crate) fn error_of(fault: OpenFault) -> io::Error {
         OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
         OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
         OpenFault::NotAFile => io::Error::other("it is no regular file"),
-        OpenFault::NoDescriptor => io::Error::other("no descriptor is left"),
+        OpenFault::NoDescriptor => io::Error::other("no file descriptor is left"),
         OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
     }
 }

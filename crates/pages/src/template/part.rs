@@ -133,7 +133,7 @@ impl TemplateReader<'_> {
         });
         let draft = self.report.add(fault.0, span, fault.1);
         if fault.0 == Code::PartMissing {
-            draft.note("a path is relative to the file it stands in");
+            draft.note("a path is relative to the file that contains it");
         }
         None
     }
@@ -251,9 +251,9 @@ impl TemplateReader<'_> {
         let target = match resolve(name, path) {
             Ok(target) => target,
             Err(why) => {
-                self.report
-                    .add(Code::PartForm, span, format!("`{path}` {why}"))
-                    .note("a path is relative to the file it stands in, and stays within the folder of the pages");
+                self.report.add(Code::PartForm, span, format!("`{path}` {why}")).note(
+                    "a path is relative to the file that contains it, and must stay within the folder of the pages",
+                );
                 return;
             }
         };
@@ -310,7 +310,7 @@ impl TemplateReader<'_> {
             }
             FaultKind::BraceTwice => {
                 self.report
-                    .add(Code::LuauBad, span, "`{{` cannot stand in a text with values")
+                    .add(Code::LuauBad, span, "`{{` is not allowed in an interpolated string")
                     .note("a brace that is meant is written `\\{`");
             }
             FaultKind::Character => {
@@ -318,7 +318,7 @@ impl TemplateReader<'_> {
             }
             FaultKind::NameReserved => {
                 self.report
-                    .add(Code::NameReserved, span, format!("`{word}` belongs to what the page is compiled to"))
+                    .add(Code::NameReserved, span, format!("`{word}` is reserved for compiled pages"))
                     .note("choose another name");
             }
         }

@@ -178,22 +178,24 @@ impl Script {
         }
         match self.state {
             ScriptState::Code if self.either => {
-                InsertionKind::None("behind a `/` that divides, or begins a regular expression")
+                InsertionKind::None("after a `/` that may be a division or begin a regular expression")
             }
-            ScriptState::Code if self.word.length > 0 => InsertionKind::None("directly behind a name or a number"),
+            ScriptState::Code if self.word.length > 0 => InsertionKind::None("directly after a name or a number"),
             ScriptState::Code => InsertionKind::Value,
             ScriptState::Slash if self.behind() == Behind::Operator => InsertionKind::Value,
-            ScriptState::Slash => InsertionKind::None("behind a `/` that divides, or begins a regular expression"),
+            ScriptState::Slash => {
+                InsertionKind::None("after a `/` that may be a division or begin a regular expression")
+            }
             ScriptState::Text(_, false) => InsertionKind::Text,
             ScriptState::Text(_, true) => InsertionKind::None("behind a backslash"),
             ScriptState::Template(_) => InsertionKind::None("in the text of a template literal"),
             ScriptState::LineComment | ScriptState::BlockComment(_) => InsertionKind::None("in a comment of a script"),
             ScriptState::Regex(..) => InsertionKind::None("in a regular expression"),
             ScriptState::Unclear(Unclear::Branches) => {
-                InsertionKind::None("behind branches that leave the script in different places")
+                InsertionKind::None("after branches that end in different contexts of the script")
             }
             ScriptState::Unclear(Unclear::Slash) => {
-                InsertionKind::None("behind a `/` after `}`, which divides or begins a regular expression")
+                InsertionKind::None("after a `/` that follows `}` and may be a division or begin a regular expression")
             }
             ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that cannot be followed"),
         }

@@ -110,12 +110,12 @@ impl Structure {
         if behind != Behind::Statement {
             let word = &text[last.range.clone()];
             let span = Span::new(file, last.range.start, last.range.end);
-            let message = format!("the block ends behind `{word}`, within a statement");
+            let message = format!("the block ends after `{word}`, within a statement");
             let draft = report.add(Code::StatementUnfinished, span, message);
             if word == "return" {
                 draft.note("to end the page here, write: <?lua do return end ?>");
             } else if word == ">" {
-                draft.note("behind a type, write `;`");
+                draft.note("write `;` after a type");
             }
             return;
         }
@@ -123,7 +123,7 @@ impl Structure {
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
                 ControlStructure::Function => {
-                    (Code::FunctionAround, "this function holds text of the page, or is not closed")
+                    (Code::FunctionAround, "this function contains page text, or is not closed")
                 }
                 ControlStructure::Choice => {
                     (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
@@ -329,8 +329,8 @@ pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, repor
             LuauTokenKind::Close => brackets = brackets.saturating_sub(1),
             LuauTokenKind::Mark if brackets == 0 && structure.depth() == 0 && matches!(word, "," | ";" | "=") => {
                 report
-                    .add(Code::ExpressionBad, span, format!("`{word}` cannot stand in an insertion"))
-                    .note("an insertion holds one expression; statements stand in <?lua … ?>");
+                    .add(Code::ExpressionBad, span, format!("`{word}` is not allowed in an insertion"))
+                    .note("an insertion contains one expression; put statements into <?lua … ?>");
                 return;
             }
             _ => {}
@@ -363,11 +363,11 @@ impl StructureFault {
             Self::Stray => {
                 report
                     .add(Code::BlockStray, span, format!("this `{word}` belongs to nothing"))
-                    .note("what a file opens, the same file closes");
+                    .note("a file must close what it opens");
             }
             Self::Unclear => {
                 report
-                    .add(Code::StatementUnfinished, span, "`if` behind `>` is a statement or an expression")
+                    .add(Code::StatementUnfinished, span, "`if` after `>` may be a statement or an expression")
                     .note("before a statement, write `;`; around an expression, parentheses");
             }
             Self::Deep => {

@@ -393,7 +393,7 @@ fn loops_within_loops_end() {
 #[test]
 fn a_diagnostic_points_at_the_insertion() {
     let text = compiled("<ul>\n  <li class=<?= v ?>>\n</ul>").template.unwrap_err().to_string();
-    let expected = "error: an attribute's value that holds an insertion stands in quotes";
+    let expected = "error: an attribute's value that contains an insertion must be in quotes";
     assert!(text.starts_with(expected), "{text}");
     assert!(text.contains("page.lhtml:2:13") && text.contains("^^^^^^^^"), "{text}");
     assert!(text.contains("as in: class=\"<?= … ?>\"") && text.contains("flatout help P0302"), "{text}");

@@ -194,7 +194,7 @@ impl Walker<'_> {
                 draft.related(since, format!("{what} since here"));
             }
         }
-        draft.note("close in each branch, and in each round, what it opens");
+        draft.note("each branch and each iteration must close what it opens");
     }
 
     fn insert(&mut self, span: Span, number: usize, raw: bool) {
@@ -280,17 +280,17 @@ impl Refusal {
 fn choose(context: &Context) -> Result<Escape, Refusal> {
     if context.is_within_reference() {
         let note = "as itself, `&` is written `&amp;`";
-        return Err(Refusal::new(Code::InReference, "the `&` in front would swallow what is inserted", note));
+        return Err(Refusal::new(Code::InReference, "the `&` before it would absorb the inserted text", note));
     }
     match context.state {
         HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => {
             let note = "write the names of tags, and choose among them with <?lua if … ?>";
-            Err(Refusal::new(Code::InTag, "an insertion cannot stand in a tag's name", note))
+            Err(Refusal::new(Code::InTag, "an insertion is not allowed in a tag name", note))
         }
         HtmlState::Gap | HtmlState::AfterValue => Err(between_attributes().vouched()),
         HtmlState::Separator(_) | HtmlState::AttributeName | HtmlState::AfterName => Err(between_attributes()),
         HtmlState::BeforeValue | HtmlState::Unquoted => {
-            let message = "an attribute's value that holds an insertion stands in quotes";
+            let message = "an attribute's value that contains an insertion must be in quotes";
             let name = shown(context.tag.attribute.bytes());
             Err(Refusal::new(Code::InUnquoted, message, &format!("as in: {name}=\"<?= … ?>\"")))
         }
@@ -300,7 +300,7 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         HtmlState::Value(_) => choose_value(context),
         HtmlState::Declaration(_) | HtmlState::Comment(_) | HtmlState::Bogus => {
             let note = "a comment that visitors do not see is written <?lua --[[ … ]] ?>";
-            Err(Refusal::new(Code::InComment, format!("an insertion cannot stand {}", describe(context)), note)
+            Err(Refusal::new(Code::InComment, format!("an insertion is not allowed {}", describe(context)), note)
                 .vouched())
         }
         HtmlState::Raw(..) if context.is_within_end() => {
@@ -318,8 +318,8 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         HtmlState::Raw(ElementContent::Style, _) => Err(style().vouched()),
         HtmlState::Raw(..) => {
             let name = shown(context.tag.name.bytes());
-            let message = format!("an insertion cannot stand in <{name}>");
-            Err(Refusal::new(Code::InElement, message, "browsers do not agree on what its content is"))
+            let message = format!("an insertion is not allowed in <{name}>");
+            Err(Refusal::new(Code::InElement, message, "browsers interpret its content differently"))
         }
     }
 }
@@ -327,7 +327,7 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
 fn between_attributes() -> Refusal {
     let mut refusal = Refusal::new(
         Code::InTag,
-        "an insertion cannot stand where an attribute's name does",
+        "an insertion is not allowed as an attribute name",
         "write the attribute, and its value in quotes: name=\"<?= … ?>\"",
     );
     refusal.notes.push("one without a value: <?lua if checked then ?> checked<?lua end ?>".to_owned());
@@ -336,7 +336,7 @@ fn between_attributes() -> Refusal {
 
 fn style() -> Refusal {
     let note = "choose among written classes, or put the value into a data- attribute and read it with a script";
-    Refusal::new(Code::InStyle, "an insertion cannot stand in a style sheet", note)
+    Refusal::new(Code::InStyle, "an insertion is not allowed in a style sheet", note)
 }
 
 fn choose_value(context: &Context) -> Result<Escape, Refusal> {
@@ -362,7 +362,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             Url::Settled | Url::Slash(_) => Ok(Escape::UrlPart),
             Url::Unclear => Err(unclear_url(&name)),
             _ => {
-                let message = format!("`{name}` of <{element}> loads what is run, so its beginning is written");
+                let message = format!("`{name}` of <{element}> loads code, so its beginning must be literal");
                 Err(Refusal::new(Code::InUrl, message, "begin with a path or with a host: \"/files/<?= … ?>\"")
                     .vouched())
             }
@@ -378,7 +378,7 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
         Some(AttributeValue::Style) => Err(style().vouched()),
         Some(AttributeValue::ScriptType) => {
             let message = format!("`{name}` of <script> says how the script is read, so it is written");
-            Err(Refusal::new(Code::InAttribute, message, "choose among written ones with <?lua if … ?>"))
+            Err(Refusal::new(Code::InAttribute, message, "choose among literal ones with <?lua if … ?>"))
         }
         Some(AttributeValue::Refused(why)) => {
             let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
@@ -400,7 +400,7 @@ fn script_place(context: &Context) -> Result<(InsertionKind, Language), Refusal>
     match script.place() {
         InsertionKind::None(why) => {
             let note = "write: const name = <?= … ?>; and use the name where it is needed";
-            Err(Refusal::new(Code::InScript, format!("the insertion stands {why}"), note).vouched())
+            Err(Refusal::new(Code::InScript, format!("the insertion is {why}"), note).vouched())
         }
         place => Ok((place, script.language())),
     }

@@ -3,20 +3,20 @@
 flatout_reason::reasons! {
     /// Error in a template or a reference.
     pub enum EsiError { name, text, }
-    PageTooLarge, "esi_page_too_large", "The page is larger than pages may be that are looked through for ESI.";
+    PageTooLarge, "esi_page_too_large", "The page is larger than the limit for ESI processing.";
     TagTooLong, "esi_tag_too_long", "A tag is longer than the limit.";
     TagUnclosed, "esi_tag_unclosed", "The page ends within a tag.";
     TagInvalid, "esi_tag_invalid", "A tag breaks the grammar.";
     TagsTooMany, "esi_tags_too_many", "The page has more ESI tags than the limit.";
-    ElementUnknown, "esi_element_unknown", "An ESI element is none of include, remove, comment, try, attempt and except.";
-    ElementMisplaced, "esi_element_misplaced", "An element begins or ends where it may not.";
+    ElementUnknown, "esi_element_unknown", "An ESI element is not one of include, remove, comment, try, attempt and except.";
+    ElementMisplaced, "esi_element_misplaced", "An element begins or ends in the wrong place.";
     ElementUnclosed, "esi_element_unclosed", "The page ends before an element or an <!--esi comment does.";
-    AttributeInvalid, "esi_attribute_invalid", "An attribute is not name=\"value\", is there twice, or is not UTF-8.";
-    SrcMissing, "esi_src_missing", "An include does not say what.";
-    TryIncomplete, "esi_try_incomplete", "A try does not have one attempt and one except.";
-    IncludesTooMany, "esi_includes_too_many", "The page includes more parts than the limit.";
-    TooDeep, "esi_too_deep", "Parts, or tries, stand within one another deeper than the limit.";
+    AttributeInvalid, "esi_attribute_invalid", "An attribute is not name=\"value\", is repeated, or is not UTF-8.";
+    SrcMissing, "esi_src_missing", "An include has no src.";
+    TryIncomplete, "esi_try_incomplete", "A try does not have exactly one attempt and one except.";
+    IncludesTooMany, "esi_includes_too_many", "The page includes more fragments than the limit.";
+    TooDeep, "esi_too_deep", "Fragments or try elements are nested deeper than the limit.";
     SrcInvalid, "esi_src_invalid", "A reference is not a URL.";
     SrcScheme, "esi_src_scheme", "A reference is neither http nor https.";
-    SrcHost, "esi_src_host", "A reference leads to another host or port; parts come from the page's own alone.";
+    SrcHost, "esi_src_host", "A reference names another host or port than the page's own.";
 }

@@ -66,7 +66,7 @@ impl Fetch {
         generation: u64,
         trailers: Option<&[u8]>,
     ) {
-        if pumping.writer.is_doomed() {
+        if pumping.writer.is_invalidated() {
             return;
         }
         let body = match pumping.body.take() {
@@ -81,7 +81,7 @@ impl Fetch {
         let own = trailers.filter(|_| stored.extent == Extent::Whole);
         let object = self.keep(worker, stored, (body, own), generation);
         // It may have been invalidated between the check above and the insertion.
-        if let (Some(object), true, Some(store)) = (object, pumping.writer.is_doomed(), worker.store()) {
+        if let (Some(object), true, Some(store)) = (object, pumping.writer.is_invalidated(), worker.store()) {
             store.remove_object(&object);
         }
     }

@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The writer waits until what is not kept has been read, so whoever reads must learn of the last piece as well.
+    /// The writer waits until what is not kept has been read, so anyone who reads must learn of the last piece as well.
     #[test]
     fn the_last_piece_of_what_is_not_kept_wakes_its_reader() {
         for unkept in [None, Some(NoStore::NoRoom)] {

@@ -99,7 +99,7 @@ fn a_reader_is_woken_by_what_comes_and_by_the_end() {
     let interest = writer.join();
     let (woken, waker) = Woken::new();
     assert!(interest.poll_standing(&mut Context::from_waker(&waker)).is_pending());
-    // Whoever asks twice is woken once.
+    // Anyone who asks twice is woken once.
     assert!(interest.poll_standing(&mut Context::from_waker(&waker)).is_pending());
     writer.begin(head());
     assert_eq!(woken.count(), 1);
@@ -165,9 +165,9 @@ fn what_is_made_invalid_is_joined_by_nobody_and_not_kept() {
     let alone_too = fills.begin_alone(b"/a\0");
     let waits = theirs(&fills, b"/a\0gzip");
     fills.invalidate(b"/a\0");
-    assert!(named.is_doomed() && alone.is_doomed() && alone_too.is_doomed() && !other.is_doomed());
+    assert!(named.is_invalidated() && alone.is_invalidated() && alone_too.is_invalidated() && !other.is_invalidated());
     let new = mine(&fills, b"/a\0gzip");
-    assert!(!new.is_doomed());
+    assert!(!new.is_invalidated());
     // Those who waited are served all the same.
     named.begin(head());
     push(&named, b"x");

@@ -3,11 +3,11 @@
 flatout_reason::reasons! {
     /// Change in an origin's availability, for logs and counters.
     pub enum Change { name, text, }
-    ChecksPassed, "origin_checks_passed", "Checks succeeded so often in a row that the origin is in again.";
-    ChecksFailed, "origin_checks_failed", "Checks failed so often in a row that the origin is out.";
-    Paused, "origin_paused", "Requests failed so often in a row that the origin is left out for a while.";
-    TrialPassed, "origin_trial_passed", "A request was tried after the pause and answered: the origin is in again.";
-    TrialFailed, "origin_trial_failed", "A request was tried after the pause and failed: the origin is left out for another.";
+    ChecksPassed, "origin_checks_passed", "Enough consecutive checks succeeded: the origin is healthy again.";
+    ChecksFailed, "origin_checks_failed", "Too many consecutive checks failed: the origin is unhealthy.";
+    Paused, "origin_paused", "Too many consecutive requests failed: the origin gets no requests for a while.";
+    TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded: the origin is healthy again.";
+    TrialFailed, "origin_trial_failed", "The trial request after the pause failed: the origin is paused again.";
 }
 
 /// Outcome of a request as far as it concerns the origin's health.

@@ -197,7 +197,7 @@ fn when_all_are_paused_the_one_that_returns_first_is_asked() {
     assert_eq!(ticket.index(), 0);
     assert_eq!(ticket.finish(Ending::Answered, 40), Some(Change::TrialPassed));
     assert_eq!(counts(&group, 40, 4), [4, 0]);
-    // A retry goes to nobody who is paused.
+    // A retry never goes to a paused origin.
     let mut tried = Tried::NONE;
     tried.add(0);
     assert!(group.choose(40, 0, &tried).is_none());

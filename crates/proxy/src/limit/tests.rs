@@ -46,7 +46,7 @@ fn places_then_a_queue_then_a_refusal() {
 }
 
 #[test]
-fn patience_ends() {
+fn timeout_ends() {
     let limiter = limiter(1, 1, 9);
     let place = limiter.try_acquire().unwrap();
     let wakes = Arc::new(Wakes::default());

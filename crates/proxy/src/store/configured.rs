@@ -48,7 +48,7 @@ impl<M: Meta> Store<M> {
     pub(super) fn attach(&self, slot: &ConfiguredVolume<M>) -> Result<(), String> {
         let _one = hold(&self.purging);
         if self.is_released.load(Ordering::Relaxed) {
-            return Err(format!("the volume {} is left to a successor", slot.path.display()));
+            return Err(format!("the volume {} was handed over to the new process", slot.path.display()));
         }
         let is_first = self.volumes().next().is_none();
         let (volume, log) = match Volume::open(&slot.path, slot.bytes_max, &self.shared) {

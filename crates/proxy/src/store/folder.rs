@@ -115,7 +115,7 @@ pub(crate) struct StoreFolder {
     work: Mutex<VolumeWork>,
     wakeup: Condvar,
     checks: Mutex<Checks>,
-    check_bell: Condvar,
+    check_wakeup: Condvar,
 }
 
 /// Work of the volume's thread.
@@ -124,7 +124,7 @@ struct VolumeWork {
     spares: Vec<(FileId, OwnedFd)>,
     obsolete: Vec<FileId>,
     unsynced: Vec<Arc<BodyFile>>,
-    has_rung: bool,
+    is_notified: bool,
 }
 
 impl StoreFolder {
@@ -155,7 +155,7 @@ impl StoreFolder {
             work: Mutex::default(),
             wakeup: Condvar::new(),
             checks: Mutex::default(),
-            check_bell: Condvar::new(),
+            check_wakeup: Condvar::new(),
         })
     }
 
@@ -210,22 +210,23 @@ impl StoreFolder {
 
     /// Wakes the volume's thread.
     pub(crate) fn ring(&self) {
-        hold(&self.work).has_rung = true;
+        hold(&self.work).is_notified = true;
         self.wakeup.notify_one();
     }
 
-    /// Waits for a wake-up, at most `patience`.
-    pub(crate) fn wait(&self, patience: Duration) {
+    /// Waits for a wake-up, at most `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) {
         let work = hold(&self.work);
-        let rung = self.wakeup.wait_timeout_while(work, patience, |work| !work.has_rung);
-        rung.unwrap_or_else(PoisonError::into_inner).0.has_rung = false;
+        let notified = self.wakeup.wait_timeout_while(work, timeout, |work| !work.is_notified);
+        notified.unwrap_or_else(PoisonError::into_inner).0.is_notified = false;
     }
 
-    /// Takes the oldest check; waits for one up to `patience`.
-    pub(crate) fn next_check(&self, patience: Duration) -> Option<Check> {
+    /// Takes the oldest check; waits for one up to `timeout`.
+    pub(crate) fn next_check(&self, timeout: Duration) -> Option<Check> {
         let checks = hold(&self.checks);
-        let checks =
-            self.check_bell.wait_timeout_while(checks, patience, |checks| checks.waiting.is_empty() && !checks.is_over);
+        let checks = self
+            .check_wakeup
+            .wait_timeout_while(checks, timeout, |checks| checks.waiting.is_empty() && !checks.is_over);
         checks.unwrap_or_else(PoisonError::into_inner).0.waiting.pop_front()
     }
 
@@ -234,12 +235,12 @@ impl StoreFolder {
         let mut checks = hold(&self.checks);
         checks.is_over = true;
         checks.waiting.clear();
-        self.check_bell.notify_all();
+        self.check_wakeup.notify_all();
     }
 
     /// Wakes the checking thread.
     pub(crate) fn ring_checks(&self) {
-        self.check_bell.notify_all();
+        self.check_wakeup.notify_all();
     }
 
     /// Bytes used by index and files.
@@ -463,7 +464,7 @@ impl BodyFile {
         let mut checks = hold(&self.folder.checks);
         if !checks.is_over && checks.waiting.len() < CHECKS_MAX {
             checks.waiting.push_back(Check { file: Arc::clone(self), range, reply });
-            self.folder.check_bell.notify_one();
+            self.folder.check_wakeup.notify_one();
         }
         receiver
     }

@@ -230,7 +230,7 @@ fn content_without_end_passes_through_a_window() {
     assert!(refused > 0 && body.len() == 1_000 * chunk.len() as u64);
     assert!(body.finish().is_none());
     assert_eq!(store.budget().held(BudgetUser::Fills), 0);
-    // Descriptors are bounded too: whoever was not hit gives its one up.
+    // Descriptors are bounded too: anyone who was not hit gives its one up.
     let store = open(StoreSettings { descriptors_max: 3, ..settings(1 << 20) });
     for number in 0..10 {
         let mut body = store.create_body(None).unwrap();
@@ -282,7 +282,7 @@ fn the_log_is_forgotten_and_nothing_purged_comes_back() {
     put(&store, "a/new", "", b"");
 }
 
-/// Everybody at once, over few keys and little memory: no answer is ever another key's, and the books come out even.
+/// Everybody at once, over few keys and little memory: no answer is ever another key's, and the counters add up.
 #[test]
 fn threads_share_the_store() {
     const KEYS: u64 = 64;

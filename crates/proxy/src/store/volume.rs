@@ -46,10 +46,10 @@ type NamedRecords = (Vec<(Id, usize)>, Vec<u64>);
 const LOOKUPS_MAX: usize = 4_096;
 
 /// Maximum wait of a purge for a disk, before the volume is taken out of use.
-const PURGE_PATIENCE: Duration = Duration::from_mins(1);
+const PURGE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The same for a scan of the whole volume.
-const SWEEP_PATIENCE: Duration = Duration::from_mins(10);
+const SWEEP_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Maximum keys whose objects get a second chance at eviction.
 const WARM_MAX: usize = 65_536;
@@ -100,7 +100,7 @@ pub(crate) struct Volume<M> {
     /// Sequence numbers of purged records that still use space.
     drops: Mutex<Vec<u64>>,
     lookups: Mutex<Lookups<M>>,
-    lookup_bell: Condvar,
+    lookup_wakeup: Condvar,
     /// Short names of keys with records: complete once `is_loaded`.
     known: ShortKeys,
     is_loaded: AtomicBool,
@@ -186,7 +186,7 @@ impl<M: Meta> Volume<M> {
             orders: Mutex::default(),
             drops: Mutex::default(),
             lookups: Mutex::new(Lookups { waiting: VecDeque::new(), is_over: false }),
-            lookup_bell: Condvar::new(),
+            lookup_wakeup: Condvar::new(),
             known: ShortKeys::new(),
             is_loaded: AtomicBool::new(false),
             warm: Mutex::default(),
@@ -234,7 +234,7 @@ impl<M: Meta> Volume<M> {
     /// Takes the volume out of use permanently; its content will not be used again.
     fn fail(&self, doing: &str, error: &dyn std::fmt::Display) {
         self.folder.degrade(doing, error);
-        self.lookup_bell.notify_all();
+        self.lookup_wakeup.notify_all();
         self.folder.ring_checks();
     }
 
@@ -299,7 +299,7 @@ impl<M: Meta> Volume<M> {
             }
             lookups.waiting.push_back(Lookup { key: key.into(), hash, reply });
         }
-        self.lookup_bell.notify_one();
+        self.lookup_wakeup.notify_one();
         Some(receiver)
     }
 
@@ -357,7 +357,7 @@ impl<M: Meta> Volume<M> {
     }
 
     /// Queues an order and waits. Returns whether it was carried out in time.
-    fn order(&self, patience: Duration, order: impl FnOnce(SyncSender<()>) -> VolumeCommand) -> bool {
+    fn order(&self, timeout: Duration, order: impl FnOnce(SyncSender<()>) -> VolumeCommand) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
             let mut orders = hold(&self.orders);
@@ -367,12 +367,12 @@ impl<M: Meta> Volume<M> {
             orders.waiting.push_back(order(done));
         }
         self.folder.ring();
-        match wait.recv_timeout(patience) {
+        match wait.recv_timeout(timeout) {
             Ok(()) => true,
             // The thread has ended.
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => {
-                self.fail("cannot write the index", &"the disk does not answer");
+                self.fail("cannot write the index", &"the disk does not respond");
                 // The thread would carry it out, but possibly too late.
                 let _ = std::fs::remove_file(self.folder.path.join(index::FILE_NAME));
                 false
@@ -387,17 +387,17 @@ impl<M: Meta> Volume<M> {
         generation: u64,
         dropped: Vec<u64>,
     ) -> bool {
-        self.order(PURGE_PATIENCE, |done| VolumeCommand::Purges { purges, generation, dropped, done })
+        self.order(PURGE_TIMEOUT, |done| VolumeCommand::Purges { purges, generation, dropped, done })
     }
 
     /// Removes objects purged up to `generation`. Returns whether that succeeded.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
-        self.order(SWEEP_PATIENCE, |done| VolumeCommand::Forget { generation, done })
+        self.order(SWEEP_TIMEOUT, |done| VolumeCommand::Forget { generation, done })
     }
 
     /// Removes everything.
     pub(crate) fn wipe(&self) -> bool {
-        self.order(SWEEP_PATIENCE, |done| VolumeCommand::Wipe { done })
+        self.order(SWEEP_TIMEOUT, |done| VolumeCommand::Wipe { done })
     }
 
     /// All objects of a key on the volume. Reads the disk on the caller's thread.
@@ -410,7 +410,7 @@ impl<M: Meta> Volume<M> {
         self.is_ending.store(true, Ordering::Release);
         self.folder.ring();
         hold(&self.lookups).is_over = true;
-        self.lookup_bell.notify_all();
+        self.lookup_wakeup.notify_all();
         self.folder.end_checks();
         let threads = std::mem::take(&mut *hold(&self.threads));
         for thread in threads {
@@ -446,7 +446,7 @@ impl<M: Meta> Volume<M> {
     /// Reason why it is not written or not in use, in words.
     fn problem(&self) -> String {
         if self.folder.is_good() && self.folder.is_full() {
-            return "its file system has no room; what is stored stays, and nothing new is stored here".to_owned();
+            return "its file system is full; stored responses stay, and nothing new is stored here".to_owned();
         }
         self.folder.problem()
     }

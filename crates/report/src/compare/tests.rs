@@ -21,7 +21,7 @@ fn a_run_beside_itself_shows_no_difference() {
     assert!(compared.invalid[0].starts_with("A (a): client-saturated"), "{:?}", compared.invalid);
     let text = compared.print(("x.json", "y.json"));
     for words in
-        ["A is x.json", "no difference shown", "stretches of these runs alone", "holds: B (a): client-saturated"]
+        ["A is x.json", "no difference shown", "only by segments of these runs", "holds: B (a): client-saturated"]
     {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
@@ -53,7 +53,7 @@ fn with_five_pairs_the_runs_are_the_blocks() {
         compared.levels[0].comparisons.iter().map(|comparison| comparison.measure.name.as_str()).collect();
     assert_eq!(
         names,
-        ["rate", "mean response time", "server CPU per answer", "p50 response time", "p99 response time"]
+        ["rate", "mean response time", "server CPU per response", "p50 response time", "p99 response time"]
     );
     let p99 = &compared.levels[0].comparisons[4];
     assert_eq!(p99.finding, Finding::Better);

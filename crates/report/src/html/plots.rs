@@ -30,7 +30,7 @@ pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
                 (figure(&chart, "Requests that failed are drawn only where there were any."))
                 @for (report, name) in reports.iter().zip(names) {
                     @let chart = heat(report, name);
-                    (figure(&chart, "Each column is a stretch of time, the warm-up included; the deeper the colour, the more answers took that long. The line is the longest."))
+                    (figure(&chart, "Each column is a period of time, including the warm-up; the darker the color, the more responses took that long. The line is the longest response time."))
                 }
             }
         }
@@ -142,7 +142,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
             for (look, step) in report.steps.iter().step_by(each.max(1)).enumerate() {
                 add(verdict::load(step), look, false, &step.record.response);
             }
-            "Response time, from the intended start to the last byte; of a long sweep some steps are left out."
+            "Response time, from the intended start to the last byte; some steps of a long sweep are omitted."
         }
         _ => {
             for (look, (report, name)) in reports.iter().zip(names).enumerate() {
@@ -151,7 +151,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
                     add(format!("{name}, {}", verdict::load(step)), look, false, &step.record.response);
                 }
             }
-            "Response time, from the intended start to the last byte; of each run the step with the most answers."
+            "Response time, from the intended start to the last byte; for each run, the step with the most responses."
         }
     };
     let values = lines.iter().flat_map(|line| line.points.iter().map(|point| point.1));

@@ -35,7 +35,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
                 } }
                 tbody { @for (name, _, step) in &rows { (step_row(name, step)) } }
                 caption {
-                    "Times are from the intended start of a request to the last byte of its answer. Late: how long after the intended start the client acted."
+                    "Times are from the intended start of a request to the last byte of its response. Late: how long after the intended start the client acted."
                 }
             } }
             (unanswered(&rows))
@@ -134,7 +134,7 @@ fn phases_of_one(step: &StepReport) -> Markup {
                 td { (duration(Some(phase.max_ns))) }
             }
         } } }
-        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer; the share is of all service time." }
+        caption { "Connecting and TLS count once per connection, waiting and receiving once per response; the share is that of all service time." }
     } } }
 }
 
@@ -155,7 +155,7 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
                 td { (duration(phase.map(|phase| phase.p99_ns))) }
             }
         } } }
-        caption { "Connecting and TLS are once a connection, waiting and receiving once an answer." }
+        caption { "Connecting and TLS count once per connection, waiting and receiving once per response." }
     } } }
 }
 
@@ -187,7 +187,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     }
                 } }
             } }
-            p { "Rates are of what came in time: within the span in which load was offered. Late is what came after its end." }
+            p { "Rates count the responses that arrived while load was offered; later ones are late." }
             @if met.is_empty() { p { "No request failed." } } @else {
                 div.wide { table {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
@@ -241,7 +241,7 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                         }
                     }
                 } } }
-                caption { "Of a run of several steps the one with the most answers; all are in the JSON and in the tables." }
+                caption { "For a run of several steps, the one with the most responses; the JSON and the tables have all." }
             } }
         }
     } }
@@ -262,7 +262,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["client CPU an answer", "awake besides", "busiest thread", "loop late (p99)", "other work", "server CPU an answer", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
+                    @for head in ["client CPU per response", "awake besides", "busiest thread", "loop late (p99)", "other work", "server CPU per response", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in rows(reports, names) {
                     @let (client, server, kernel) = (&step.client, step.server.as_ref(), step.kernel.as_ref());

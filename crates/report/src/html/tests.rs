@@ -17,7 +17,7 @@ fn one_run_is_told_whole() {
         &page,
         &[
             "<!DOCTYPE html>",
-            "Valid: the figures can be believed.",
+            "Valid: the figures are reliable.",
             "Latency by percentile",
             "percentile (%, log scale of what is above)",
             "time (log scale)",

@@ -7,7 +7,7 @@ use flatout_load::report::Reason;
 #[test]
 fn one_rate_is_told_in_a_sentence() {
     let verdict = of(&fixture::single());
-    assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Good, "Valid: the figures can be believed."));
+    assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Good, "Valid: the figures are reliable."));
     assert_eq!(
         verdict.figures,
         "Of 50.0 requests/s offered, 50.0 answers/s came: half of them within 635 µs, 99 of 100 within 3.14 ms."

@@ -88,9 +88,9 @@ impl Reader<'_> {
                 if is_ours {
                     server.address = text;
                 } else {
-                    let message = format!("{text:?} is no address of 127.0.0.0/8");
+                    let message = format!("{text:?} is not an address of 127.0.0.0/8");
                     let draft = self.report.add(Code::AddressBad, node.span, message);
-                    draft.note("other networks are made by a `testbed`, where servers have the address of their host");
+                    draft.note("for other networks use a `testbed`, where servers have the address of their host");
                 }
             }
             "port" => server.port = self.count_of(node, 1, 65_535).map(|port| port as u16),
@@ -163,7 +163,7 @@ impl Reader<'_> {
         Some(ConfigFile { name: file, content: self.placed(content)? })
     }
 
-    /// A name of a file below a folder of ours, perhaps in folders of its own.
+    /// A name of a file below our folder, perhaps in subfolders.
     pub(super) fn file_name(&mut self, value: &flatout_config::syntax::Value) -> Option<String> {
         let name = self.word(value)?;
         let is_below = !name.is_empty()
@@ -171,7 +171,7 @@ impl Reader<'_> {
             && !name.chars().any(char::is_control)
             && name.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
         if !is_below {
-            let message = format!("{name:?} is no name of a file below the folder");
+            let message = format!("{name:?} is not a file name below the folder");
             self.report.add(Code::TextBad, value.span, message).note("no `/` in front, no `..`");
         }
         is_below.then_some(name)

@@ -103,7 +103,7 @@ impl Reader<'_> {
     /// A value as text, a number as it is written.
     pub(super) fn word(&mut self, value: &Value) -> Option<String> {
         if let Some(annotation) = value.annotation {
-            let message = format!("a suite takes values as they are written, and none from `({})`", annotation.name());
+            let message = format!("a suite takes literal values, not `({})`", annotation.name());
             self.report.add(Code::AnnotationUnknown, value.span, message);
             return None;
         }
@@ -116,7 +116,7 @@ impl Reader<'_> {
             Scalar::Integer(number) => Some(number.to_string()),
             Scalar::Float(number) => Some(number.to_string()),
             other => {
-                let message = format!("a text or a number stands here, and this is {}", other.kind());
+                let message = format!("expected a string or a number, found {}", other.kind());
                 self.report.add(Code::TypeWrong, value.span, message);
                 None
             }
@@ -161,7 +161,7 @@ impl Reader<'_> {
         let name = self.word(value)?;
         let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
         if !begins || !name.chars().all(is_of_name) || name.len() > NAME_BYTES_MAX {
-            let message = format!("{name:?} is no name");
+            let message = format!("{name:?} is not a valid name");
             self.report.add(Code::TextBad, value.span, message).note(format!(
                 "a name begins with a small letter and has small letters, digits, `-` and `_`, at most {NAME_BYTES_MAX}"
             ));

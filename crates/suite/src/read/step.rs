@@ -67,7 +67,7 @@ impl Reader<'_> {
                 for (word, span) in self.words_of_spans(node) {
                     self.refer("server", &word.text, span);
                     if step.servers.iter().any(|other| other.text == word.text) {
-                        self.report.add(Code::SameTwice, span, format!("`{}` stands here twice", word.text));
+                        self.report.add(Code::SameTwice, span, format!("`{}` is repeated", word.text));
                     }
                     step.servers.push(word);
                 }
@@ -163,7 +163,7 @@ impl Reader<'_> {
                     take.step = self.text_of(setting);
                     let known = self.references_has("step", &take.step);
                     if !known {
-                        let message = format!("no step `{}` stands before this one", take.step);
+                        let message = format!("no step `{}` comes before this one", take.step);
                         self.report.add(Code::WordUnknown, span, message);
                     }
                 }

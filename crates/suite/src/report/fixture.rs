@@ -127,7 +127,7 @@ pub(super) fn report() -> SuiteReport {
         testbeds: vec![TestbedEntry {
             name: "wire".to_owned(),
             hosts: 2,
-            absent: Some(why("networks of namespaces are made by root")),
+            absent: Some(why("network namespaces need root")),
             ..TestbedEntry::default()
         }],
         steps: vec![
@@ -147,11 +147,7 @@ pub(super) fn report() -> SuiteReport {
                 cells: rates.collect(),
                 ..StepEntry::default()
             },
-            StepEntry {
-                name: "wire".to_owned(),
-                absent: Some(why("networks are made by root")),
-                ..StepEntry::default()
-            },
+            StepEntry { name: "wire".to_owned(), absent: Some(why("networks need root")), ..StepEntry::default() },
         ],
         checks: vec![
             check("ours costs less", Verdict::Met, "flatout has 50.0 µs, nginx has 83.3 µs"),

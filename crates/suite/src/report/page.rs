@@ -59,7 +59,7 @@ fn checks(report: &SuiteReport) -> Markup {
 
 fn findings(check: &CheckEntry) -> Markup {
     html! {
-        @if check.findings.is_empty() { p.note { "Nothing of what it asks was measured." } }
+        @if check.findings.is_empty() { p.note { "Nothing that it refers to was measured." } }
         ul.findings { @for finding in &check.findings { li.(class_of(finding.verdict)) {
         (finding.sentence)
     } } } }

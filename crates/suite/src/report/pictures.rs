@@ -134,7 +134,7 @@ fn bars(report: &SuiteReport, step: &StepEntry, measure: &str) -> Markup {
                 @for seed in &seeds { li { (swatch(LOOKS - 1, true)) (seed.title()) } }
             } }
             (PreEscaped(draw(&title, &heading(measure), &groups)))
-            figcaption { (explained(measure)) " Bars are medians; a thin line goes from the least to the greatest repetition." }
+            figcaption { (explained(measure)) " Bars are medians; a thin line spans the repetitions." }
         } }
     } }
 }

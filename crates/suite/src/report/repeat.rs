@@ -55,7 +55,7 @@ pub(super) fn troubles(report: &SuiteReport) -> Markup {
 pub(super) fn method(report: &SuiteReport) -> Markup {
     let machine = &report.machine;
     let cores = |list: &[usize]| match list {
-        [] => "left to the kernel".to_owned(),
+        [] => "chosen by the kernel".to_owned(),
         list => list.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
     };
     html! { section {

@@ -102,7 +102,7 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
         } } }
         caption {
             "Medians of the repetitions; below them least, greatest, and the standard deviation (σ) of a single one."
-            @if step.cells.iter().any(Cell::has_invalid) { " * In one or more runs a figure does not hold, and is left out." }
+            @if step.cells.iter().any(Cell::has_invalid) { " * In one or more runs a figure does not hold and is left out." }
         }
     } }
     @for line in unsound_lines(step) { p.facts { (line) "." } }
@@ -172,7 +172,7 @@ fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
                 td { (show::figure(limit.reached)) " " (limit.unit) }
                 td { (show::percent(limit.share)) }
             } } }
-            caption { @if let Some((_, limit)) = rows.first() { "The limit is " (limit.words) ", asked in the same way at the same time." } }
+            caption { @if let Some((_, limit)) = rows.first() { "The limit is " (limit.words) ", measured in the same way at the same time." } }
         } }
     } }
 }

@@ -44,7 +44,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
         page.painted(Weight::Warning, &why.text);
     }
     if report.interrupted {
-        let line = "ended before its time; run it again with the same --out to go on";
+        let line = "interrupted; run it again with the same --out to resume";
         page.painted(Weight::Warning, line);
     }
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Bounds of a bench's overtime, as a multiple of its expected duration and in addition to it: searches take long.
-const PATIENCE_TIMES: f64 = 20.0;
-const PATIENCE_S: f64 = 600.0;
+const TIMEOUT_TIMES: f64 = 20.0;
+const TIMEOUT_S: f64 = 600.0;
 
 /// Timeout for a stopped bench to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -75,7 +75,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
         Ok(child) => child,
         Err(error) => return failed(format!("{}: {error}", words.join(" "))),
     };
-    let patience = Duration::from_secs_f64(expected_s * PATIENCE_TIMES + PATIENCE_S);
+    let timeout = Duration::from_secs_f64(expected_s * TIMEOUT_TIMES + TIMEOUT_S);
     let begun = Instant::now();
     let status = loop {
         match child.try_wait() {
@@ -91,9 +91,9 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
             end(&mut child);
             return Ending::Died(dead);
         }
-        if begun.elapsed() > patience {
+        if begun.elapsed() > timeout {
             end(&mut child);
-            let seconds = patience.as_secs();
+            let seconds = timeout.as_secs();
             return Ending::Failed(Reason::BenchHung.why(format!("the bench did not end within {seconds} s")));
         }
         std::thread::sleep(LOOK);
@@ -110,7 +110,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     }
     let said = tail(&files.said).join("; ");
     let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
-    failed(format!("the bench ended with {status}, and left no result: {said}"))
+    failed(format!("the bench exited with {status} without a result: {said}"))
 }
 
 /// Stops a bench, by force if necessary.

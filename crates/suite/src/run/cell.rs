@@ -158,7 +158,7 @@ mod tests {
             // The client kept the rate, and the times are late.
             assert_eq!(kept(step, InvalidReason::ScheduleLag), format!("requests-per-s {cost}"));
             assert_eq!(kept(step, InvalidReason::LittlesLaw), "");
-            assert_eq!(kept(step, InvalidReason::PartMissing), "", "less than was asked for is no repetition");
+            assert_eq!(kept(step, InvalidReason::NotMeasured), "", "less than was asked for is no repetition");
         }
         // Beyond what a server bears arrivals wait; that is a fault of any other run.
         assert_eq!(kept(&beyond, InvalidReason::RateNotReached), all);

@@ -65,10 +65,10 @@ pub fn run(
     let bundle = bundle.map_err(RunError::Bundle)?;
     group::adopt_orphans();
     for name in testbed::sweep() {
-        watch.say(&format!("the network {name} was left behind by a run that ended in a crash; it is removed"));
+        watch.say(&format!("the network {name} was left over from a crashed run and is removed"));
     }
     if bundle.is_resumed {
-        watch.say(&format!("{} is resumed: what is done stays done", bundle.folder().display()));
+        watch.say(&format!("{} is resumed: existing results are not measured again", bundle.folder().display()));
     }
     let plans: Vec<&Step> = suite.steps.iter().filter(|step| is_measured(suite, options, step)).collect();
     let (all, expected_s) = plans.iter().fold((0, 0.0), |(all, expected_s), step| {

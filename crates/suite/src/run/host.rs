@@ -115,7 +115,7 @@ impl<'r> Engine<'r> {
                     return Ok(port);
                 }
             }
-            Err(std::io::Error::other("the kernel gives the same ports again and again"))
+            Err(std::io::Error::other("the kernel keeps returning the same ports"))
         };
         let port = server.port.map_or_else(free, Ok)?;
         let mut port2 = free()?;
@@ -153,7 +153,7 @@ impl<'r> Engine<'r> {
             }
             if !was_running {
                 let (ending, log) = (runs.ending(), runs.log_tail());
-                let why = Reason::Died.why(format!("{} ended between two measurements ({ending})", server.name));
+                let why = Reason::Died.why(format!("{} exited between two measurements ({ending})", server.name));
                 self.trouble(&why, &server.place, Some(&server.name), None, log);
             }
             let place = self.places.iter().find(|place| place.server == server.name).cloned();

@@ -132,7 +132,7 @@ impl Engine<'_> {
             return false;
         }
         if self.stop.is_asked() {
-            cell.absent = Some(Reason::Interrupted.why("the suite was ended before it"));
+            cell.absent = Some(Reason::Interrupted.why("the suite was interrupted before it"));
             return false;
         }
         let shown_values: String = cell.values.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -222,11 +222,11 @@ impl Engine<'_> {
             Ending::Report(report) => Ok(report),
             Ending::Died(_) => {
                 let Dead { server, ending, log } = dead.unwrap_or_default();
-                let why = Reason::Died.why(format!("{server} ended while {} was measured ({ending})", cell.server));
+                let why = Reason::Died.why(format!("{server} exited while {} was measured ({ending})", cell.server));
                 self.died(step, &server, &why, log, health);
                 Err(why)
             }
-            Ending::Stopped => Err(Reason::Interrupted.why("the suite was ended while it was measured")),
+            Ending::Stopped => Err(Reason::Interrupted.why("the suite was interrupted during its measurement")),
             Ending::Failed(why) => {
                 let log = self.log_tail(&cell.server);
                 self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), log);
@@ -300,7 +300,7 @@ impl Engine<'_> {
                 values.iter().find(|(known, _)| known == name.name).map(|(_, value)| value.clone())
             });
             let times: f64 = times.parse().map_err(|_| {
-                let text = format!("{}: {times:?} is no number to multiply by", shown(&take.times.place));
+                let text = format!("{}: {times:?} is not a factor", shown(&take.times.place));
                 Reason::TakenMissing.why(text)
             })?;
             taken.push((take.name.clone(), rounded(figure.median * times)));

@@ -19,7 +19,7 @@ fn table() -> BTreeMap<u32, ProcessEntry> {
     let mut table = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // A process that ends while it is read is none of ours any more.
+        // A process that ends while it is read is no longer ours.
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         if let Some(found) = parse(&stat) {
             table.insert(pid, found);

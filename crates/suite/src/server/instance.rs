@@ -110,13 +110,12 @@ impl Instance {
             let answer = self.probe();
             if !self.is_running() {
                 let (name, ending) = (&self.launch.name, self.ending());
-                return Err(Reason::DiedStarting.why(format!("{name} ended before it was ready ({ending})")));
+                return Err(Reason::DiedStarting.why(format!("{name} exited before it was ready ({ending})")));
             }
             let Err(fault) = answer else { return Ok(()) };
             if is_stopped() {
-                return Err(
-                    Reason::Interrupted.why(format!("the suite was ended while {} was starting", self.launch.name))
-                );
+                return Err(Reason::Interrupted
+                    .why(format!("the suite was interrupted while {} was starting", self.launch.name)));
             }
             if begun.elapsed() > self.launch.ready_timeout {
                 let seconds = self.launch.ready_timeout.as_secs_f64();
@@ -228,7 +227,7 @@ fn free(launch: &Launch) -> Result<(), Why> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let holder = flatout_net::socket::find_port_owner(launch.address.port());
             let holder = holder.map_or_else(String::new, |(pid, name)| format!(" by {name} (process {pid})"));
-            Err(Reason::PortTaken.why(format!("{}: port {} is taken{holder}", launch.name, launch.address)))
+            Err(Reason::PortTaken.why(format!("{}: port {} is already in use{holder}", launch.name, launch.address)))
         }
         Err(error) => {
             Err(Reason::PortTaken.why(format!("{}: {} cannot be listened on: {error}", launch.name, launch.address)))
@@ -262,7 +261,7 @@ pub fn spawn_pinned(command: &mut Command, cores: &[usize]) -> io::Result<Child>
             sched_setaffinity(None, &set)?;
             command.spawn()
         });
-        spawned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts servers has ended")))
+        spawned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts servers has exited")))
     })
 }
 

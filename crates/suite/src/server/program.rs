@@ -57,7 +57,7 @@ pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<LocatedP
     let found = version::parse(&said);
     let line = said.lines().find(|line| !version::parse(line).is_empty()).unwrap_or("").trim().to_owned();
     if found.is_empty() {
-        let words = format!("{name} did not say its version when asked with `{}`", asked.from.join(" "));
+        let words = format!("{name} did not print its version with `{}`", asked.from.join(" "));
         return Err(Reason::VersionUnknown.why(words));
     }
     if !version::is_at_least(&found, &asked.at_least) {
@@ -68,7 +68,7 @@ pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<LocatedP
 
 fn too_old(name: &str, found: &[u64], asked: &VersionAsked, package: &str) -> Why {
     let found: Vec<String> = found.iter().map(u64::to_string).collect();
-    Reason::TooOld.why(format!("{name} is {}, and {} or later is asked for{package}", found.join("."), asked.text))
+    Reason::TooOld.why(format!("{name} is {}, but {} or later is required{package}", found.join("."), asked.text))
 }
 
 /// A program by its name, or by its path when the name has a slash.

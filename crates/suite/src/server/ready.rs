@@ -30,8 +30,8 @@ pub fn probe(address: SocketAddr, path: Option<&str>) -> Result<(), String> {
     let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse::<u16>().ok());
     match status {
         Some(status) if status < 400 => Ok(()),
-        Some(status) => Err(format!("{path} was answered with {status}")),
-        None => Err("what answered there does not speak HTTP".to_owned()),
+        Some(status) => Err(format!("the response to {path} has the status {status}")),
+        None => Err("the process on that port does not speak HTTP".to_owned()),
     }
 }
 

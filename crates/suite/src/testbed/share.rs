@@ -23,7 +23,7 @@ pub struct ControlGroup {
 /// The problem with a quota, if any.
 pub fn fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|share: f64| (0.001..=1.0).contains(&share));
-    (!fits).then(|| format!("{text:?} is no share of a core's time: it is 0.001 to 1"))
+    (!fits).then(|| format!("{text:?} is not a share of a core: write 0.001 to 1"))
 }
 
 impl ControlGroup {
@@ -32,9 +32,9 @@ impl ControlGroup {
     /// # Errors
     /// Why this machine cannot give it.
     pub fn make(name: &str, share: &str) -> Result<Self, String> {
-        let share: f64 = share.parse().map_err(|_| format!("{share:?} is no number"))?;
+        let share: f64 = share.parse().map_err(|_| format!("{share:?} is not a number"))?;
         let period_us = (TURN_US / share).round();
-        let mut said = "no file system of control groups is mounted".to_owned();
+        let mut said = "no cgroup file system is mounted".to_owned();
         for root in roots() {
             let share = Self { folder: root.path.join(name) };
             match share.fill(&root, period_us) {
@@ -42,7 +42,7 @@ impl ControlGroup {
                 Err(error) => said = format!("{}: {error}", share.folder.display()),
             }
         }
-        Err(format!("servers cannot be given a share of a core's time: {said}"))
+        Err(format!("the CPU share of servers cannot be limited: {said}"))
     }
 
     fn fill(&self, root: &Root, period_us: f64) -> std::io::Result<()> {

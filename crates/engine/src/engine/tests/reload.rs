@@ -32,7 +32,7 @@ fn files_that_have_not_changed_stay_warm() {
 }
 
 #[test]
-fn a_folder_that_was_replaced_is_opened_anew() {
+fn a_folder_that_was_replaced_is_reopened() {
     let folder = Temporary::new("replaced", &[("one/a", "1"), ("two/a", "2")]);
     let current = folder.path().join("current");
     std::os::unix::fs::symlink("one", &current).unwrap();

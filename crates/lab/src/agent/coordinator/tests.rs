@@ -164,7 +164,7 @@ fn unauthenticated_peers_take_no_place_from_an_agent() {
     field.coordinator.handle_lost(unauthenticated[9], AgentLoss::Closed, "");
     let (_, orders) = field.join("b");
     assert_eq!((orders.len(), field.coordinator.here(), first_agent), (2, 2, 0));
-    assert_eq!(field.coordinator.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::Crowded).count(), 3);
+    assert_eq!(field.coordinator.turned_away().filter(|(_, loss, _)| *loss == AgentLoss::TooManyPeers).count(), 3);
 }
 
 #[test]

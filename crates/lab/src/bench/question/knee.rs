@@ -58,8 +58,8 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
             reason,
             InvalidReason::ClientSaturated
                 | InvalidReason::ScheduleLag
-                | InvalidReason::Crowded
-                | InvalidReason::CrowdingUnknown
+                | InvalidReason::CpuContention
+                | InvalidReason::CpuContentionUnknown
                 | InvalidReason::LittlesLaw
         )
     };
@@ -101,8 +101,8 @@ mod tests {
     const CLIENTS: [InvalidReason; 4] = [
         InvalidReason::ClientSaturated,
         InvalidReason::ScheduleLag,
-        InvalidReason::Crowded,
-        InvalidReason::CrowdingUnknown,
+        InvalidReason::CpuContention,
+        InvalidReason::CpuContentionUnknown,
     ];
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
             step
         };
         assert_eq!(outcome(&dropped(&[]), "p99<20ms"), TrialOutcome::Missed);
-        assert_eq!(outcome(&dropped(&[InvalidReason::Crowded]), "p99<20ms"), TrialOutcome::Invalid);
+        assert_eq!(outcome(&dropped(&[InvalidReason::CpuContention]), "p99<20ms"), TrialOutcome::Invalid);
         let mut stretched = step(&[]);
         stretched.evidence.offered_per_s = Some(50.0);
         stretched.evidence.begun_span_ns = 2 * stretched.evidence.intended_span_ns;

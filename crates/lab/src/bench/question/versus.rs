@@ -67,8 +67,8 @@ pub fn versus(
     let Compared { comparisons, not_compared } = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
     let sentence = match (comparisons.first(), not_compared.is_empty()) {
         (Some(first), _) => first.sentence(),
-        (None, true) => "the turns say nothing: too few of them were answered".to_owned(),
-        (None, false) => "nothing is compared: no figure holds for A and for B".to_owned(),
+        (None, true) => "no comparison is possible: too few turns had responses".to_owned(),
+        (None, false) => "nothing is compared: no figure holds for both A and B".to_owned(),
     };
     if let (true, Some(step)) = (comparisons.is_empty(), report.run.steps.first_mut()) {
         step.add_missing(format!("the comparison: {sentence}"));
@@ -157,7 +157,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
         let b = blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
         // Turns are short, and interference affects both sides alike: the A/A baseline shows how much.
         let verdict = |turn: &Turn| match turn.verdict(figure) {
-            found if found.reasons == [InvalidReason::CrowdingUnknown] => FigureVerdict::sound(figure),
+            found if found.reasons == [InvalidReason::CpuContentionUnknown] => FigureVerdict::sound(figure),
             found => found,
         };
         match NotCompared::of(&measure.name, a.map(verdict), b.map(verdict)) {

@@ -55,7 +55,8 @@ impl ReplyError {
     pub(super) fn into_io(self) -> io::Error {
         match self {
             Self::TooLarge(bytes) => {
-                let text = format!("a body of {bytes} bytes is more than {MEMORY_BYTES_MAX}, the most held in memory");
+                let text =
+                    format!("a body of {bytes} bytes is larger than the maximum of {MEMORY_BYTES_MAX} in memory");
                 io::Error::new(io::ErrorKind::InvalidInput, text)
             }
             Self::Empty(path) => {

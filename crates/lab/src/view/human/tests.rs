@@ -198,8 +198,8 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
     report.server = Err(TargetUnknown::NotPermitted);
     let text = print_bench(&report, Style::PLAIN);
     for expected in [
-        "  errors           1 client-timo   no complete answer within the request timeout\n",
-        "                   1 bad-response   what came back is not an HTTP response (status_line 1)\n",
+        "  errors           1 client-timo   the response was not complete within the request timeout\n",
+        "                   1 bad-response   the received data is not an HTTP response (status_line 1)\n",
         "  server CPU       -   not known: the server's processes belong to another user\n",
         "  FAILED: 2 requests failed\n  FAILED: 1 request was answered 5xx\n",
     ] {

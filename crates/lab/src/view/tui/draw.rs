@@ -42,7 +42,7 @@ pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     add_rate(watch, frame, rate, coloured);
     frame.render_widget(Paragraph::new(Span::styled("response time, now at the right", faint)), heat_title);
     add_heat(watch, frame.buffer_mut(), heat, coloured);
-    let words = Span::styled("Ctrl-C ends the run early and shows what there is", faint);
+    let words = Span::styled("Ctrl-C ends the run early and shows the results so far", faint);
     frame.render_widget(Paragraph::new(words), foot);
 }
 

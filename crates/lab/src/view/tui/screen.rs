@@ -20,7 +20,7 @@ use std::panic;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How the terminal was before it was taken; nothing while it is not taken. There is only one terminal, and whoever ends
+/// How the terminal was before it was taken; nothing while it is not taken. There is only one terminal, and anyone who ends
 /// this process, a panic or a signal, has to find it.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 

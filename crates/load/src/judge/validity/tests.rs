@@ -146,12 +146,12 @@ fn the_slowest_of_a_few_requests_is_not_their_99th_percentile() {
 fn a_crowd_touches_the_tail_before_the_rest() {
     let crowded = |client, server, elapsed_ns| {
         let evidence = Evidence { client_crowded_share: client, server_crowded_cores: server, elapsed_ns, ..good() };
-        (evidence.is_crowded(), evidence.is_rate_crowded(), evidence.is_median_crowded())
+        (evidence.is_crowded(), evidence.is_rate_contended(), evidence.is_median_contended())
     };
     let long_ns = 10_000 * MS;
     assert_eq!(crowded(None, None, long_ns), (false, false, false));
     assert_eq!(crowded(Some(0.01), Some(0.01), long_ns), (false, false, false));
-    let is_light = |evidence: Evidence| (evidence.is_crowded(), evidence.is_rate_crowded());
+    let is_light = |evidence: Evidence| (evidence.is_crowded(), evidence.is_rate_contended());
     let of_a_busy_thread =
         Evidence { client_crowded_share: Some(0.015), client_busy_share: 0.9, server_crowded_cores: None, ..good() };
     assert_eq!(is_light(of_a_busy_thread), (true, false), "1.6 % of what it would have run is none of the rate");
@@ -160,11 +160,11 @@ fn a_crowd_touches_the_tail_before_the_rest() {
     assert_eq!(crowded(Some(0.9), Some(0.9), 999 * MS), (true, true, true), "in a short run it may be");
     assert_eq!(CROWDED_NS_MIN, 1_000 * MS);
     let evidence = Evidence { server_crowded_cores: Some(0.2), ..good() };
-    assert_eq!(reasons(&evidence), vec![InvalidReason::Crowded]);
+    assert_eq!(reasons(&evidence), vec![InvalidReason::CpuContention]);
     for elapsed_ns in [999 * MS, 50 * MS] {
         let short = Evidence { elapsed_ns, ..evidence.clone() };
         let invalid = judge(&short);
-        assert_eq!(reasons(&short), vec![InvalidReason::CrowdingUnknown], "a tick is too much of so short a run");
+        assert_eq!(reasons(&short), vec![InvalidReason::CpuContentionUnknown], "a tick is too much of so short a run");
         let worth = |figure| crate::judge::figures::verdict(figure, &short, &invalid).soundness;
         assert_eq!((worth(Figure::Median), worth(Figure::Tail)), (Soundness::AtMost, Soundness::AtMost));
         // Where nothing else ran there is nothing to tell.

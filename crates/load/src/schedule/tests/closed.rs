@@ -118,7 +118,7 @@ fn a_server_that_died_is_tried_with_growing_pauses() {
     let pauses: Vec<u64> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(pauses[..3], [RETRY_PAUSE_NS_MIN, 2 * RETRY_PAUSE_NS_MIN, 4 * RETRY_PAUSE_NS_MIN]);
     assert_eq!(pauses.iter().max(), Some(&RETRY_PAUSE_NS_MAX));
-    assert_eq!((tries.last(), outcome.tally.slots_given_up), (Some(&(dies_ns + plan.patience_ns)), 1));
+    assert_eq!((tries.last(), outcome.tally.slots_given_up), (Some(&(dies_ns + plan.timeout_ns)), 1));
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn too_long_a_backlog_drops_the_oldest_and_counts_them() {
     let tally = outcome.tally;
     assert_eq!(tally.visits + tally.dropped, 1_000);
     assert!(tally.dropped > 900 && tally.backlog_peak >= 11, "{tally:?}");
-    // Whoever was begun while arrivals came had waited behind ten others at most.
+    // Visits begun while others arrived had waited for at most ten others.
     let mut before_end = outcome.begun.iter().filter(|begun| begun.at_ns < 2 * SECOND_NS);
     assert!(before_end.all(|begun| begun.at_ns - begun.begin.intended_ns <= 11 * MS), "{tally:?}");
 }

@@ -55,7 +55,7 @@ fn a_late_answer_does_not_delay_the_clients_next_line() {
 }
 
 #[test]
-fn a_connection_that_the_server_closed_is_made_anew() {
+fn a_connection_that_the_server_closed_is_replaced() {
     let outcome = run(&replay(&[(0, 0), (10, 0), (20, 0)], 4), 1, |begin, _| Fate::Answered(MS, begin.visit != 0));
     assert_eq!(connections(&outcome), [vec![0], vec![1, 2]]);
     let outcome = run(&replay(&[(0, 0), (10, 0), (20, 0)], 4), 1, |begin, _| match begin.visit {

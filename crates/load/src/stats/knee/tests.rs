@@ -148,7 +148,7 @@ fn a_rate_that_was_missed_is_one_that_the_client_could_offer() {
         climbs &= !trial.is_long;
         if climbs { TrialOutcome::Missed } else { TrialOutcome::Invalid }
     });
-    assert!(knee.met_per_s.is_none() && knee.sentence("p99<50ms", arrival).contains("could not be found in"));
+    assert!(knee.met_per_s.is_none() && knee.sentence("p99<50ms", arrival).contains("was found in in"));
 }
 
 #[test]
@@ -174,11 +174,11 @@ fn every_ending_has_its_sentence() {
 
     let knee = run(plan, |_| TrialOutcome::Invalid);
     assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::ClientLimited, None));
-    assert!(sentence(&knee).contains("could not be found: this client was the limit"), "{}", sentence(&knee));
+    assert!(sentence(&knee).contains("was found: the client was the limit"), "{}", sentence(&knee));
 
     let knee = run(KneePlan { trials_max: 9, ..plan }, |trial| outcome(trial.rate_per_s <= 500.0));
     assert_eq!((knee.ending, knee.trials.len(), knee.met_per_s), (KneeEnding::Unsettled, 9, None));
-    assert_eq!(sentence(&knee), "the highest rate at which p99<50ms holds could not be found in 9 trials");
+    assert_eq!(sentence(&knee), "no highest rate for p99<50ms was found in 9 trials");
 
     // A server that is fast or slow by turns, for as long as it takes to find the one and check the other.
     let mut before = (0.0_f64, false);
@@ -187,7 +187,7 @@ fn every_ending_has_its_sentence() {
         outcome(before.1)
     });
     assert!(matches!(knee.ending, KneeEnding::Contradictory | KneeEnding::Unsettled), "{knee:?}");
-    assert!(knee.met_per_s.is_none() && sentence(&knee).contains("could not be found"), "{}", sentence(&knee));
+    assert!(knee.met_per_s.is_none() && sentence(&knee).starts_with("no highest rate for"), "{}", sentence(&knee));
     assert_eq!(KneeSearch::new(plan).knee().ending, KneeEnding::Unsettled);
 }
 
@@ -243,7 +243,7 @@ fn a_figure_that_the_last_check_contradicts_is_not_reported() {
     let knee = search.knee();
     assert_eq!((knee.ending, knee.met_per_s, knee.missed_per_s), (KneeEnding::Contradictory, None, None));
     let sentence = knee.sentence("p99<50ms", Plan::default().arrival());
-    assert!(sentence.contains("could not be found: trials at the same rate contradict each other"), "{sentence}");
+    assert!(sentence.contains("was found in: trials at the same rate contradict each other"), "{sentence}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn what_cannot_be_asked_for_again_is_counted_by_its_reason() {
         (Skip::OtherMethod, 1),
         (Skip::TargetUnsendable, 2),
         (Skip::HostUnsendable, 1),
-        (Skip::Unanswered, 2),
+        (Skip::NoResponse, 2),
     ];
     assert_eq!((log.skips().collect::<Vec<_>>(), log.skipped_total(), log.requests.len()), (expected.to_vec(), 7, 1));
 }

@@ -211,7 +211,7 @@ fn interim_answers_and_those_without_a_body() {
 }
 
 #[test]
-fn an_origin_that_goes_away_is_connected_to_anew() {
+fn an_origin_that_goes_away_gets_a_new_connection() {
     async fn leave(mut asked: Asked) -> Then {
         let mut stream = asked.respond.send_response(ok(), false).unwrap();
         stream.send_data(Bytes::from_static(b"bye"), true).unwrap();

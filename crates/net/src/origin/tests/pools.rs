@@ -188,7 +188,7 @@ fn a_connection_that_dies_under_a_request_is_replaced_once_where_that_is_safe() 
 }
 
 #[test]
-fn a_408_to_nobody_is_no_answer() {
+fn a_408_without_a_request_is_no_response() {
     let origin = serve(|_, mut stream| {
         while read_request(&mut stream).is_some() {
             stream.write_all(OK).unwrap();

@@ -167,7 +167,7 @@ fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
     }
 }
 
-/// The client stops sending while the origin waits: neither is late until the client's own patience ends.
+/// The client stops sending while the origin waits: neither is late until the client's own timeout ends.
 #[test]
 fn a_client_that_pauses_is_not_the_origin_s_fault() {
     let origin = echo();

@@ -35,14 +35,14 @@ fn handlers_are_given_content_as_it_comes() {
 }
 
 #[test]
-fn content_beyond_the_bound_goes_to_whoever_wants_it() {
+fn content_beyond_the_bound_goes_to_its_reader() {
     const BYTES: usize = 20_000_000;
     let server = Running::start();
     let mut stream = server.connect();
     write!(stream, "POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
     stream.write_all(&vec![b'x'; BYTES]).unwrap();
     read_until(&mut stream, &format!("{BYTES} of Some({BYTES}) []"));
-    // And to nobody else.
+    // And nobody else.
     write!(stream, "POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
     assert!(read_until(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 413 "));
 }

@@ -30,7 +30,7 @@ fn lines_say_what_was_sent_and_how_it_ended() {
     stream.write_all(b"GET /slow HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     read_until(&mut stream, "begun");
     drop(stream);
-    wait_until("the end", || server.closed(CloseReason::ClientLeft) == 1);
+    wait_until("the end", || server.closed(CloseReason::ClientAborted) == 1);
     let mut stream = server.connect();
     stream.write_all(b"GET /tunnel HTTP/1.1\r\nHost: test\r\n\r\necho").unwrap();
     read_until(&mut stream, "echo");
@@ -60,15 +60,15 @@ fn lines_say_what_was_sent_and_how_it_ended() {
         [
             "HTTP/1.1 /chunked 200 13 made sent miss",
             "HTTP/1.1 /later/known 200 8 made sent miss",
-            "HTTP/1.1 /failing 200 4 made origin_cut miss",
+            "HTTP/1.1 /failing 200 4 made origin_truncated miss",
             "HTTP/1.1 /long 200 4 made length_broken miss",
             "HTTP/1.1 /known 200 0 made sent miss",
-            "HTTP/1.1 /slow 200 5 made client_left miss",
+            "HTTP/1.1 /slow 200 5 made client_aborted miss",
             "HTTP/1.1 /tunnel 101 4 made tunnel_ended null",
             "HTTP/1.1 /count null 0 client_closed client_cut_body null",
             "HTTP/2.0 /later/chunked 200 13 made sent miss",
             "HTTP/2.0 /slow 200 5 made stream_reset miss",
-            "HTTP/2.0 /failing 200 4 made origin_cut miss",
+            "HTTP/2.0 /failing 200 4 made origin_truncated miss",
         ]
     );
 }

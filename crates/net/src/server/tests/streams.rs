@@ -96,7 +96,7 @@ fn clients_of_http_1_0_are_told_the_end_by_the_connection() {
     stream.write_all(b"GET /failing HTTP/1.0\r\n\r\n").unwrap();
     let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    wait_until("the end", || server.closed(CloseReason::OriginCut) == 1);
+    wait_until("the end", || server.closed(CloseReason::OriginTruncated) == 1);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn what_is_not_whole_does_not_look_whole() {
     let long = server.get("/long");
     assert_eq!(split(&long).1, "four");
     wait_until("the ends", || server.closed(CloseReason::LengthBroken) == 3);
-    assert_eq!(server.closed(CloseReason::OriginCut), 1);
+    assert_eq!(server.closed(CloseReason::OriginTruncated), 1);
     assert_eq!(server.seen.dropped.load(Ordering::Relaxed), 4);
 }
 
@@ -138,7 +138,7 @@ fn a_client_that_leaves_ends_its_source() {
     assert_eq!(server.seen.dropped.load(Ordering::Relaxed), 0);
     drop(stream);
     wait_until("the end of the source", || server.seen.dropped.load(Ordering::Relaxed) == 1);
-    let left = || server.closed(CloseReason::ClientLeft) + server.closed(CloseReason::ClientReset);
+    let left = || server.closed(CloseReason::ClientAborted) + server.closed(CloseReason::ClientReset);
     wait_until("the end of the connection", || left() == 1);
 }
 

@@ -182,7 +182,7 @@ fn what_is_refused() {
         let answered = post(&site, content_type, content, code);
         assert_eq!(answered.refusal, Some(refusal), "{code}");
         assert!(answered.error.unwrap().starts_with("test.luau:1: "), "{code}");
-        // Whoever asks again is told the same, and may catch it.
+        // Anyone who asks again is told the same, and may catch it.
         let caught =
             post(&site, content_type, content, &format!("pcall(request.text) pcall(function() {code} end) __r('on')"));
         assert_eq!((&*caught.text, caught.error), ("on", None));

@@ -147,7 +147,7 @@ fn a_saturated_database_is_told_apart() {
     for code in ["db.query('SELECT 1')", "db.exec('CREATE TABLE t (a)')", "db.transaction(function() end)"] {
         let answered = site.run(&Ask::default(), code);
         assert_eq!(answered.refusal, Some(PageRefusal::DatabaseBusy), "{code}: {answered:?}");
-        assert!(answered.error.unwrap().contains("Too many statements wait"), "{code}");
+        assert!(answered.error.unwrap().contains("queue of the database is full"), "{code}");
         let refused = Refusal::from(answered.refusal.unwrap());
         assert_eq!(refused.status, 503);
         assert!(refused.fields.contains(&("Retry-After", "1".to_owned())), "{refused:?}");

@@ -14,8 +14,8 @@ fn status_and_headers() {
     let fields: Vec<_> = answered.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
     assert_eq!(fields, [("x-a", "5"), ("X-A", "c")]);
     for (code, part) in [
-        ("response.status = 99", "no status"),
-        ("response.status = 200.5", "no status"),
+        ("response.status = 99", "not a status"),
+        ("response.status = 200.5", "not a status"),
         ("response.status = 'x'", "to a number"),
         ("response.stats = 200", "status alone"),
         ("response.header('A\\r\\nB', 'c')", "name"),
@@ -216,7 +216,7 @@ fn who_may_keep_it() {
         ("cache('60s', {tag = 'a'})", "options of cache"),
         ("cache('60s', {tags = {'a b'}})", "tags"),
         ("cache('60s', {tags = {'a\\r\\nX: y'}})", "tags"),
-        ("cache('60s', {private = true, tags = {'a'}})", "browser alone"),
+        ("cache('60s', {private = true, tags = {'a'}})", "only the browser"),
     ] {
         let error = site.error(code);
         assert!(error.contains(part), "{code}: {error}");

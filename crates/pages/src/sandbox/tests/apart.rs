@@ -57,7 +57,7 @@ fn what_a_page_poisons_is_not_there_for_the_next() {
 }
 
 #[test]
-fn a_chunk_begins_anew_each_time() {
+fn a_chunk_starts_fresh_each_time() {
     let sandbox = sandbox();
     let source = "
         count = (count or 0) + 1

@@ -146,7 +146,7 @@ const SCRIPTS: &[(&str, &str, Expect)] = &[
     ),
     ("waits without end", "while true do later('x') end", Fails(CpuLimit)),
     ("flushes without end", "while true do flush() end", Fails(CpuLimit)),
-    ("yield to nobody", "coroutine.yield()", Fails(Stray)),
+    ("yield outside a coroutine", "coroutine.yield()", Fails(Stray)),
     ("exit caught", "while true do pcall(exit) end", Writes("")),
     (
         "exit in a metamethod",

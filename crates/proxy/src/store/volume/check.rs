@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Interval at which the thread checks whether the volume is still in use.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Delay from the start of the process to the first scrub, so that start-up reads come first.
 const FIRST_DELAY: Duration = Duration::from_mins(10);
@@ -90,7 +90,7 @@ impl<M: Meta> Volume<M> {
         let mut scrub = Scrub::new(Instant::now());
         let mut wait = Duration::ZERO;
         while !self.is_over() {
-            if let Some(check) = self.folder.next_check(wait.min(PATIENCE)) {
+            if let Some(check) = self.folder.next_check(wait.min(TIMEOUT)) {
                 self.check(check, &mut buffer);
                 wait = Duration::ZERO;
             } else {

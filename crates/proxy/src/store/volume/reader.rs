@@ -29,8 +29,8 @@ impl<M: Meta> Volume<M> {
                     if let Some(lookup) = lookups.waiting.pop_front() {
                         break lookup;
                     }
-                    let patience = Duration::from_secs(1);
-                    let waited = self.lookup_bell.wait_timeout(lookups, patience);
+                    let timeout = Duration::from_secs(1);
+                    let waited = self.lookup_wakeup.wait_timeout(lookups, timeout);
                     lookups = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             };

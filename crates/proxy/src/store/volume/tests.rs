@@ -82,7 +82,7 @@ fn fetch(store: &TestStore, locator: &str, variant: &str) -> Option<Arc<Object<N
         None if is_partial => pick(block_on(store.find_on_disk(key.hash(), key.as_bytes())?)?),
         found => found,
     };
-    // As whoever serves it does: content from a disk is compared before its first use.
+    // As anyone who serves it does: content from a disk is compared before its first use.
     let is_intact = |object: &Arc<Object<Note>>| block_on(object.body().verify(iter::once(0..object.body().len())));
     found.filter(|object| store.check(object) != Purged::Hard && is_intact(object))
 }

@@ -83,7 +83,7 @@ fn a_full_file_system_costs_nothing_that_is_stored() {
     // Others fill it, all but some megabytes.
     let most = disk.take_all_but(8 << 20, "others");
     wait_until("it is full", || state_of(&store) == VolumeState::Full);
-    assert!(store.stats().volumes[0].problem.contains("has no room"), "{:?}", store.stats().volumes[0]);
+    assert!(store.stats().volumes[0].problem.contains("is full"), "{:?}", store.stats().volumes[0]);
     for number in 100..200 {
         put_both(&store, number);
     }

@@ -7,7 +7,7 @@ use flatout_net::handler::Request;
 
 /// A request with the claims of a trusted proxy applied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told<'a> {
+pub(crate) struct ResolvedRequest<'a> {
     /// The request, with the client's address and protocol.
     pub(crate) request: Request<'a>,
     /// The host in the client's request, if forwarded.
@@ -17,8 +17,8 @@ pub(crate) struct Told<'a> {
 }
 
 /// Applies the claims about `request` if they come from a proxy in `trusted`; ignores them otherwise.
-pub(crate) fn believe<'a>(request: &Request<'a>, trusted: &[Cidr]) -> Told<'a> {
-    let mut told = Told { request: *request, host: None, port: None };
+pub(crate) fn resolve_forwarded<'a>(request: &Request<'a>, trusted: &[Cidr]) -> ResolvedRequest<'a> {
+    let mut told = ResolvedRequest { request: *request, host: None, port: None };
     if !is_trusted(trusted, request.client.map(|client| client.ip())) {
         return told;
     }
@@ -55,7 +55,7 @@ mod tests {
         let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let request =
             Request { head: &head, client: from.parse().ok(), secure: false, listener: 0, offers: &Offers::new() };
-        let told = believe(&request, &[Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
+        let told = resolve_forwarded(&request, &[Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }]);
         let client = told.request.client.map(|client| client.ip().to_string());
         (client, told.request.secure, told.host.map(|host| String::from_utf8_lossy(host).into_owned()), told.port)
     }

@@ -88,7 +88,7 @@ fn a_crowd_that_comes_at_once_finds_descriptors_for_its_files() {
     };
     let crowd: Vec<_> = (0..200).map(ask).collect();
     for (index, mut stream) in crowd.into_iter().enumerate() {
-        // A connection may have been idle for as long as the test was kept from asking, and have given way; whoever
+        // A connection may have been idle for as long as the test was kept from asking, and have given way; anyone who
         // is answered nothing asks again (RFC 9112 §9.3.1).
         while !matches!(stream.peek(&mut [0]), Ok(1)) {
             stream = ask(index);

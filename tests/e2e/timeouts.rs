@@ -5,10 +5,10 @@
 
 mod clients;
 mod drain;
+mod expiry;
 mod pressure;
-mod timeouts;
 
-use super::harness::{Folder, PATIENCE, Response, Server, read_to_end, wait_until};
+use super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, wait_until};
 use flatout_net::ending::CloseReason;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -90,8 +90,8 @@ fn connect_with_small_buffer(server: &Server) -> TcpStream {
     set_socket_recv_buffer_size(&socket, 2048).unwrap();
     connect(&socket, &server.address).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -130,7 +130,7 @@ fn trickle(server: &Server, beginning: &[u8], piece: &[u8]) -> Response {
     let (start, answered) = (Instant::now(), AtomicBool::new(false));
     let bytes = thread::scope(|scope| {
         scope.spawn(|| {
-            let goes_on = || !answered.load(Ordering::Relaxed) && start.elapsed() < PATIENCE;
+            let goes_on = || !answered.load(Ordering::Relaxed) && start.elapsed() < TIMEOUT;
             while goes_on() && writer.write_all(piece).is_ok() {
                 thread::sleep(Duration::from_millis(5));
             }
