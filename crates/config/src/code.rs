@@ -104,7 +104,7 @@ codes! {
     Contradiction, "C0410", "contradiction", "Two settings are mutually exclusive.";
     SameTwice, "C0411", "the same twice", "The list has the same entry twice.";
     NoAnswer, "C0412", "no answer", "The site has no handler, so it can never respond. Add one: files, pages, php, proxy, respond, redirect or metrics.";
-    CacheUnused, "C0413", "cache without use", "No `proxy` follows this `cache`, which stores only responses of origins. Files have their own cache, which needs no setting. To cache active pages and scripts, put a site in front of theirs: one with `cache` and `proxy \"http://127.0.0.1:8081\"`, and theirs with `listen \"127.0.0.1:8081\"`.";
+    CacheUnused, "C0413", "cache without use", "No `proxy` follows this `cache`, which stores only responses of origins. Files have their own cache, which needs no setting. To cache active pages and scripts, put another site with `cache` and `proxy \"http://127.0.0.1:8081\"` in front of their site, which has `listen \"127.0.0.1:8081\"`.";
     PrivateServed, "C0414", "private file would be served", "Private data of active pages is below a folder that a `files` handler serves, so visitors could download the database or the key that signs sessions. Move it out of the folder, or into a subfolder whose name begins with a dot.";
 
     CodeUnclosed, "P0101", "code not closed", "A page's code begins with `<?` and ends with `?>`, but the file ends before that. In a string or a long comment of Luau, `?>` does not end the code.";

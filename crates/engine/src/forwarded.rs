@@ -40,7 +40,7 @@ pub(crate) fn resolve_forwarded<'a>(request: &Request<'a>, trusted: &[Cidr]) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::believe;
+    use super::resolve_forwarded;
     use flatout_config::model::Cidr;
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;

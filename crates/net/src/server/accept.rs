@@ -139,8 +139,8 @@ struct ListenerProperties {
 }
 
 /// Accepts until the queue is empty, or a full batch. As many connections as the last time, `usual`, are expected
-/// again: only beyond those it polls first, as an accept without connection has allocated a socket and a file in
-/// vain.
+/// again: only beyond those it polls first, as an accept without connection allocates a socket and a file for
+/// nothing.
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,
