@@ -243,7 +243,7 @@ mod tests {
 }}
 site {{
     listen \"127.0.0.1:18081\"
-    pages \"{pages}\" {{ trust \"127.0.0.1\" }}
+    pages \"{pages}\" {{ trusted-proxies \"127.0.0.1\" }}
 }}"
         );
         let by_host = "site \"a.example\" {

@@ -37,7 +37,7 @@ fn every_fault_is_told_at_once_with_its_place() {
         ["a.kdl:8:3: ", "is not a folder; give the folder"],
         ["a.kdl:9:3: `Content-Length`", "leave it out"],
         ["a.kdl:10:3: `X: a", "a value is one line"],
-        ["a.kdl:11:3: this would lead wherever", "begin the address with a slash"],
+        ["a.kdl:11:3: this would redirect to wherever", "begin the address with a slash"],
         ["a.kdl:12:3: the hash of `a`", "flatout passwd"],
         ["the command line: a redirect to nowhere", "say where"],
     ]) {
@@ -56,7 +56,7 @@ fn pages_must_be_readable_and_beneath_their_folder() {
     std::os::unix::fs::symlink("../secret", folder.path().join("pages/out.html")).unwrap();
     fs::set_permissions(folder.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     assert!(fault(page("pages/none.html")).contains("no file has this name; name a file"));
-    assert!(fault(page("pages/out.html")).contains("leads out of the folder"));
+    assert!(fault(page("pages/out.html")).contains("leads out of the served folder"));
     assert!(fault(page("nowhere/a.html")).contains("the folder"));
     let spec = compile(&config(vec![site(&["*"], vec![page("pages/a.html"), files(folder.path())])]));
     let folders: Vec<&Path> = spec.folders().collect();
@@ -75,7 +75,7 @@ fn what_pages_keep_is_not_given_out_by_another_name() {
     };
     for secret in ["www/secret", "link/secret", "keys/../www/new/secret", "link/new/folder/secret"] {
         let found = faults(vec![pages(secret), files(&www)]);
-        assert!(found.len() == 1 && found[0].contains("visitors could load the secret"), "{secret}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains("visitors could download the secret"), "{secret}: {found:?}");
     }
     assert_eq!(faults(vec![pages("www/secret"), files(&folder.path().join("link"))]).len(), 1);
     let other = config(vec![site(&["a"], vec![pages("keys/secret")]), site(&["b"], vec![files(&keys)])]);

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(overload.overloaded_from_per_s, Some(500.0));
         assert_eq!(
             overload.sentence(),
-            "goodput is highest at 300 requests/s offered, 300/s; beyond it 20 % of that is left at the worst, at 1100 requests/s offered"
+            "goodput is highest at 300 requests/s offered, 300/s; beyond it, goodput falls to 20 % of that, at 1100 requests/s offered"
         );
         let level_end = Overload::of(&[level(2000.0, 990.0), level(500.0, 500.0), level(1000.0, 1000.0)]).unwrap();
         assert_eq!(level_end.kept_share, Some(0.99));

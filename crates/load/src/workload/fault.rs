@@ -123,7 +123,7 @@ mod tests {
         }
         assert_eq!((faults.first.len(), faults.count), (FAULTS_KEPT, 50));
         let text = faults.to_string();
-        assert!(text.starts_with("line 1: the weight is no whole number"), "{text}");
+        assert!(text.starts_with("line 1: the weight is not a whole number"), "{text}");
         assert!(text.ends_with("\nand 30 lines more"), "{text}");
         assert!(!text.contains('\x1b') && text.len() < FAULTS_KEPT * 400, "{text}");
         assert_eq!(Faults::of_text(FaultKind::Empty).to_string(), "there is nothing in it to ask for");

@@ -37,7 +37,7 @@ fn the_gravest_finding_is_the_headline_and_all_are_reasons() {
     assert!(verdict.reasons[0].starts_with(reason), "{:?}", verdict.reasons);
     report.steps[0].invalid[0].reason = InvalidReason::CountsDiffer;
     let verdict = of(&report);
-    assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Invalid, "Invalid: do not believe these figures."));
+    assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Invalid, "Invalid: do not rely on these figures."));
     assert_eq!(verdict.reasons.len(), 3);
 }
 

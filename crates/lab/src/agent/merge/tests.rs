@@ -46,7 +46,7 @@ fn a_lost_agent_makes_it_invalid() {
     assert!(step.invalid.iter().any(|invalid| invalid.reason.name() == "agent-lost"), "{:?}", step.invalid);
     assert_eq!(step.evidence.agents_lost, 1);
     assert!(step.client.agents[1].lost && step.client.agents[1].responses == 0);
-    assert!(step.notes.iter().any(|note| note.text == "agent lab1 was lost: it said nothing for ten seconds"));
+    assert!(step.notes.iter().any(|note| note.text == "agent lab1 was lost: it sent nothing for ten seconds"));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_does_not_belong_together_is_not_made_one() {
     lost.lost = Some((AgentLoss::Failed, "no such file".to_owned()));
     assert_eq!(
         merge(&[lost]).unwrap_err().to_string(),
-        "no agent brought a result: lab0: it could not do its work no such file"
+        "no agent brought a result: lab0: it could not generate its load no such file"
     );
     assert!(merge(&[]).is_err());
 }

@@ -52,10 +52,10 @@ fn requirements_are_judged_by_their_figure() {
         ("p99 <= 1s", true, "995"),
         ("response.p99.4>990ms", true, "999"),
         ("p99.5<=1.001s", true, "1.0"), // of 1,005 the thousandth, to three digits
-        ("p99.6<1.1s", false, "no response: 5 of 1005 requests were never answered"),
+        ("p99.6<1.1s", false, "no response: 5 of 1005 requests never had one"),
         ("p100<1.1s", false, "no response"),
         ("service.p100<1.1s", false, "no response"),
-        ("mean<600ms", false, "no response: 5 of 1005 requests were never answered"),
+        ("mean<600ms", false, "no response: 5 of 1005 requests never had one"),
         ("min>0.999ms", true, "999.9"), // a histogram tells three digits
         ("max<2s", false, "no response"),
         ("lag.max<401us", true, "400"),
@@ -170,7 +170,7 @@ fn a_figure_that_does_not_hold_decides_only_by_its_bound() {
     // 500 ms were found.
     assert_eq!(decides("p50<600ms", AtMost), (true, true));
     assert_eq!(decides("p50<400ms", AtMost), (false, false));
-    assert_eq!(decides("max<1h", AtMost), (false, true), "some were never answered, whatever the bound");
+    assert_eq!(decides("max<1h", AtMost), (false, true), "some never had one, whatever the bound");
     assert_eq!(decides("lag.p50<1s", Unknown), (true, true), "lag is what a verdict is found from");
 }
 
