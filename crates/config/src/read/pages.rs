@@ -76,7 +76,9 @@ pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
         TRUST,
         &List { read: networks, show: Cidr::to_string, field: |settings: &mut PageSettings| &mut settings.trusted },
     ),
-    Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |settings| &mut settings.file_check_interval_ms),
+    Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |settings| {
+        &mut settings.file_check_interval_ms
+    }),
 ];
 
 pub(super) fn page(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {

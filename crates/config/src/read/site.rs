@@ -52,7 +52,9 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
         },
     ),
     Setting::read_only("log", Shape::any(), |reader, node, draft| draft.site.log = draft.logs.site(reader, node)),
-    Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |draft| &mut draft.site.file_check_interval_ms),
+    Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |draft| {
+        &mut draft.site.file_check_interval_ms
+    }),
     Setting::flag("watch", "watch #true", |draft| &mut draft.site.watch),
 ];
 
@@ -99,7 +101,10 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> S
 
 /// Prints the settings that are no steps, without listeners and the log.
 pub(crate) fn write(writer: &mut SettingWriter, site: &Site) {
-    let default = Draft { site: Site { file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT, ..Site::default() }, ..Draft::default() };
+    let default = Draft {
+        site: Site { file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT, ..Site::default() },
+        ..Draft::default()
+    };
     let settings = Site { block: Vec::new(), ..site.clone() };
     write_block(writer, SETTINGS, &Draft { site: settings, ..Draft::default() }, &default);
 }
