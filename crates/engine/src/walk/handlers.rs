@@ -6,7 +6,6 @@ use crate::answer::{redirect, respond, text};
 use crate::explain::Forwarding;
 use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
-use crate::forwarded::resolve_forwarded;
 use crate::outcome::RouteOutcome;
 use crate::step::Step;
 use crate::text::Template;
