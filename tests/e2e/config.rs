@@ -169,7 +169,7 @@ fn the_configuration_is_found_where_it_belongs() {
     let empty = Folder::new();
     let none = output(empty.path(), &["validate"]);
     assert_eq!(none.status.code(), Some(2));
-    assert!(said(&none).starts_with("error: there is no configuration; looked for flatout.kdl, "), "{}", said(&none));
+    assert!(said(&none).starts_with("error: no configuration found; searched for flatout.kdl, "), "{}", said(&none));
     let user = Folder::new();
     fs::create_dir(user.path().join("flatout")).unwrap();
     fs::write(user.path().join("flatout/flatout.kdl"), "site { files \".\" }").unwrap();
