@@ -253,7 +253,7 @@ impl Reader<'_> {
         found.map(|(word, _)| *word)
     }
 
-    /// What `read` makes of `values`. One that is there already is reported as `what`.
+    /// The entries that `read` makes of `values`. One that is there already is reported as `what`.
     pub(super) fn list<I: PartialEq>(
         &mut self,
         values: &[Value],
