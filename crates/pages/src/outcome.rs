@@ -51,7 +51,7 @@ impl From<PageRefusal> for Refusal {
 fn refuse(status: u16, outcome: impl Into<Outcome>) -> Refusal {
     let text = match status {
         // Messages of refusals are for visitors as well: the page does not accept their content.
-        400..=499 => "This page does not accept that content type.",
+        400..=499 => "This page does not accept the content of this request.",
         503 | 507 => "This page takes too much at this moment. Please try again.",
         _ => "This page has an error, which is not yours. The operator of the site can find it in the log.",
     };
