@@ -104,7 +104,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["accelerate", ":1", "--listen", "8080"], "write :8080 for all addresses, or 127.0.0.1:8080"),
         (&["accelarate", ":1"], "accelerate"),
         (&["purge"], "were not provided"),
-        (&["purge", "/news"], "write http://host/path"),
+        (&["purge", "/news"], "`/news` is not a URL; write the complete URL"),
         (&["purge", "ftp://a/"], "neither http nor https"),
         (&["purge", "--tag", "a b"], "is no tag"),
         (&["purge", "--host", "a/b"], "is not a host"),

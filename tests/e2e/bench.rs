@@ -168,7 +168,7 @@ fn the_exit_code_says_how_it_went() {
         (&refused, 1, "  FAILED: nothing was sent\n"),
         ("http://", 2, "flatout bench: "),
         ("nonsense", 2, "flatout bench: "),
-        ("ftp://127.0.0.1/", 2, "ftp://"),
+        ("ftp://127.0.0.1/", 2, "`ftp` is neither http nor https"),
         ("http://127.0.0.1:99999/", 2, "flatout bench: "),
     ] {
         let ended = run("bench", &[url, "-n", "10", "-c", "2"]);
@@ -212,7 +212,7 @@ fn a_short_body_and_no_answer_at_all_are_told_in_plain_words() {
             "  FAILED: 8 bodies were shorter than declared\n",
             ["nothing-answered", "bodies-short"],
         ),
-        (b"", "  FAILED: nothing was answered\n", ["nothing-answered", "requests-failed"]),
+        (b"", "  FAILED: there was no response\n", ["nothing-answered", "requests-failed"]),
     ] {
         let url = format!("http://{}/", broken_server(answer));
         let folder = Folder::new();

@@ -160,7 +160,7 @@ fn a_taken_port_is_named_with_its_owner_and_a_free_one() {
     assert!(output.stdout.is_empty());
     assert_eq!(
         stderr.lines().next().unwrap(),
-        format!("error: port {port} on 127.0.0.1 is taken by {name} (process {pid})")
+        format!("error: port {port} on 127.0.0.1 is already in use by {name} (process {pid})")
     );
     // The proposal works. Another program may be quicker, so it may take a few.
     let mut proposed = proposal(&stderr).to_owned();
@@ -183,7 +183,7 @@ fn a_port_that_another_program_has_is_named_with_it() {
     let address = listener.local_addr().unwrap();
     let output = output(&["serve", folder.path().to_str().unwrap(), "--listen", &address.to_string()]);
     let (stderr, pid) = (said(&output), std::process::id());
-    let owner = format!("is taken by {} (process {pid})", process_name(pid));
+    let owner = format!("is already in use by {} (process {pid})", process_name(pid));
     assert!(output.status.code() == Some(1) && stderr.contains(&owner), "{owner}? {stderr}");
 }
 
@@ -208,7 +208,7 @@ fn what_cannot_be_served_is_a_usage_error() {
     let file = folder.path().join("index.html");
     let output = output_of(&file);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("error: {} is not a folder; name the folder that holds the site\n", file.display());
+    let expected = format!("error: {} is not a folder; give the folder that contains the site\n", file.display());
     assert_eq!(said(&output), expected);
 }
 

@@ -44,7 +44,7 @@ impl fmt::Display for UrlError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SchemeMissing(text) => {
-                write!(formatter, "`{text}` is not a URL; write it whole, such as http://127.0.0.1:8080/")
+                write!(formatter, "`{text}` is not a URL; write the complete URL, such as http://127.0.0.1:8080/")
             }
             Self::SchemeUnknown(scheme) => {
                 write!(formatter, "`{scheme}` is neither http nor https; give a URL such as http://127.0.0.1:8080/")

@@ -77,7 +77,7 @@ fn hits_and_misses_are_explained_with_their_arithmetic() {
     let origin = subject.origin.url();
     assert_parts(
         &text,
-        &[&origin, "key       http://test/page?b=c", "[miss_cold]", "stored    nothing", "fix       Ask"],
+        &[&origin, "key       http://test/page?b=c", "[miss_cold]", "stored    nothing", "fix       Repeat"],
     );
     assert!(subject.origin.requests().is_empty(), "nothing is asked of the origin");
     get(&subject.server, "/page?b=c");

@@ -214,7 +214,7 @@ fn a_log_is_asked_for_again_and_what_is_passed_over_is_told() {
     );
     let notes = run.json["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note["note"] == "log-lines-passed-over"), "{notes:?}");
-    assert!(run.stdout.contains("1 line of the log was not asked for again"), "{}", run.stdout);
+    assert!(run.stdout.contains("1 line of the log was not replayed"), "{}", run.stdout);
     // Six seconds of log, four times as fast.
     let spans = run.step()["record"]["intended_span_ns"].as_u64().unwrap();
     assert_eq!(spans / MS, 1_500, "{run:#?}");
