@@ -65,7 +65,9 @@ fn when_the_new_process_does_not_come_up_nothing_has_changed() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("the new process ended with exit status: 2 before it served; this process goes on"),
+        text.contains(
+            "the new process exited with exit status: 2 before it was ready; this process continues to serve"
+        ),
         "{text}"
     );
     assert_eq!((site.pid(), get(site.address(), "/").body), (before, b"here".to_vec()));

@@ -106,7 +106,7 @@ fn malformed_lines_are_named_by_their_numbers() {
     for (name, more, lines) in [
         ("list", &[][..], &["line 2: the weight", "line 4: there is no URL", "line 5: a digest"][..]),
         ("urls", &["--as", "urls"], &["line 2: there is more"]),
-        ("log", &[], &["line 2: the line is in no form", "line 3: the time"]),
+        ("log", &[], &["line 2: the line has an unknown format", "line 3: the time"]),
         ("empty", &[], &["nothing in it"]),
     ] {
         let file = at(name);

@@ -186,7 +186,7 @@ fn a_bundle_is_run_again() {
 
     let refused = flatout_run(&["rerun", bundle]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused).contains("the run sent Cookie, which no result keeps"), "{}", said(&refused));
+    assert!(said(&refused).contains("the run sent Cookie, which results do not store"), "{}", said(&refused));
     let line = succeed(&["rerun", bundle, "--show", "--", "-H", "Cookie: a=b"]);
     assert!(line.contains("inputs/0-urls") && line.contains("--seed") && !line.contains("--bundle"), "{line}");
     let again = folder.path().join("again.json");
@@ -239,7 +239,7 @@ fn what_is_no_result_is_said_in_plain_words() {
     for (arguments, words) in [
         (&["report"][..], "RESULT"),
         (&["report", "x", "--view", "siege"], "httperf, webstone, ptester, wrk, autobench"),
-        (&["report", "x", "y", "--csv", "z"], "--csv is of one result"),
+        (&["report", "x", "y", "--csv", "z"], "--csv takes one result only"),
         (&["compare", "x"], "2 values required"),
         (&["compare", "x", "y", "z"], "pairs"),
         (&["agent"], "--join"),

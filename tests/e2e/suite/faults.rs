@@ -40,7 +40,7 @@ fn one_that_ends_at_once_and_one_that_cannot_be_started() {
     let given = Given::of(&[FLATOUT, &shell("short", "echo no such option >&2; exit 3", "")]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("short ended before it was ready (exit status: 3)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("short exited before it was ready (exit status: 3)"), "{}", ran.stderr);
     let (name, log) = trouble(&given, 0);
     assert_eq!((name.as_str(), log.contains("no such option")), ("died-starting", true));
     assert_eq!(given.results().len(), 2);
@@ -55,7 +55,7 @@ fn one_that_dies_while_it_is_measured_spoils_no_other() {
     let given = Given::of(&[FLATOUT, &text]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
-    assert!(ran.stderr.contains("mortal ended while mortal was measured (exit status: 9)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("mortal exited while mortal was measured (exit status: 9)"), "{}", ran.stderr);
     assert_eq!(trouble(&given, 0).0, "died");
     assert_eq!(given.results().len(), 2, "flatout's two, and none of the other's");
     assert_nothing_runs(&given);
@@ -68,7 +68,7 @@ fn a_port_that_is_taken_is_said_with_who_holds_it() {
     let given = Given::of(&[FLATOUT, &shell("late", "sleep 1000", &format!("port {port}"))]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1);
-    let words = format!("late: port 127.0.0.1:{port} is taken by ");
+    let words = format!("late: port 127.0.0.1:{port} is already in use by ");
     assert!(ran.stderr.contains(&words) && ran.stderr.contains(&std::process::id().to_string()), "{}", ran.stderr);
     assert_eq!((trouble(&given, 0).0.as_str(), given.results().len()), ("port-taken", 2));
 }

@@ -36,7 +36,7 @@ fn arguments_are_read_as_bench_reads_them() {
         ("\"--nope\"", "unexpected argument '--nope'"),
         ("\"-c\" \"{n}\"", "x"),
         ("\"--require\" \"p99 is good\"", "p99 is good"),
-        ("\"--find-knee\" \"p99<10ms\" \"-n\" \"10\"", "--find-knee goes by time"),
+        ("\"--find-knee\" \"p99<10ms\" \"-n\" \"10\"", "--find-knee needs a duration"),
         ("\"-d\" \"10x\"", "10x"),
     ];
     for (words, said) in cases {

@@ -106,7 +106,7 @@ fn another_suite_or_way_to_run_is_refused_with_what_differs() {
     let given = Given::of(&[FLATOUT, STEP]);
     assert!(matches!(given.run(&[]).code, 0 | 5));
     let ran = given.run(&["--quick"]);
-    let words = "cannot be resumed: it was begun without --quick, and this is with --quick; run with --fresh";
+    let words = "cannot be resumed: it was started without --quick, and this is with --quick; run with --fresh";
     assert_eq!((ran.code, ran.stderr.contains(words)), (1, true), "{}", ran.stderr);
     given.write(&[FLATOUT, "// changed", STEP]);
     let ran = given.run(&[]);

@@ -52,7 +52,7 @@ fn a_download_that_outlasts_the_drain_timeout_is_cut_and_said_so() {
     server.signal("TERM");
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(3), "{said}");
-    assert!(said.contains("stopped with 1 connections cut: the drain timeout passed"), "{said}");
+    assert!(said.contains("stopped and closed 1 connections: the drain timeout expired"), "{said}");
     expect_closed(&said, CloseReason::DrainDeadline, 1);
     assert!(fs::read_to_string(log).unwrap().contains(" drain_deadline "));
     assert!(read_until_cut(&mut stream).len() < LARGE_BYTES);
