@@ -417,7 +417,7 @@ fn explain_reason(reason: InvalidReason) -> String {
     let touched = if touched.is_empty() {
         "It affects no figure: all figures hold.".to_owned()
     } else {
-        format!("It may touch these figures:\n{}", touched.join("\n"))
+        format!("It may affect these figures:\n{}", touched.join("\n"))
     };
     format!("{}: {}.\n\n{touched}\n\nWhat to do: {}.\n", reason.name(), capital(reason.text()), reason.remedy())
 }

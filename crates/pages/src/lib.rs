@@ -18,7 +18,7 @@
 //! | [`mod@check`] | compiling pages without running them |
 //! | [`backlog`] | output buffered for clients, and its bounds |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and automatic reload |
-//! | [`outcome`], [`told`] | outcomes of responses; messages for operators |
+//! | [`outcome`], [`messages`] | outcomes of responses; messages for operators |
 //!
 //! Absent by design: sockets, sites, routes, files that are not pages.
 

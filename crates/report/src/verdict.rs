@@ -136,7 +136,7 @@ pub fn worth(step: &StepReport) -> String {
 pub fn touched(step: &StepReport, reason: InvalidReason) -> String {
     let touched = worths(step).into_iter().filter(|(figure, _)| step.verdict(*figure).reasons.contains(&reason));
     let labels: Vec<&str> = touched.map(|(figure, _)| label(figure)).collect();
-    if labels.is_empty() { "It touches no figure".to_owned() } else { format!("It touches {}", labels.join(", ")) }
+    if labels.is_empty() { "It affects no figure".to_owned() } else { format!("It affects {}", labels.join(", ")) }
 }
 
 /// The verdict on a step in a cell of a table: `sound`, or what does not hold and why.

@@ -86,7 +86,7 @@ fn hits_and_misses_are_explained_with_their_arithmetic() {
     assert_parts(
         &text,
         &[
-            "[hit_fresh] A stored answer was fresh.",
+            "[hit_fresh] A stored response was fresh.",
             "The stored response is served, with Age: ",
             "memory: 200, 5 bytes",
             "lifetime     600 s, from max-age in Cache-Control",

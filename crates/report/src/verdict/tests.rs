@@ -33,7 +33,7 @@ fn the_gravest_finding_is_the_headline_and_all_are_reasons() {
     // The clock decides the rate, and it was kept to.
     let headline = "Partly valid: requests/s, server CPU, client CPU, counts hold; p50, p99 are at most this.";
     assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Partly, headline));
-    let reason = "client-saturated: 97 % busy. It touches p50, p99: give the client more cores with --threads";
+    let reason = "client-saturated: 97 % busy. It affects p50, p99: give the client more cores with --threads";
     assert!(verdict.reasons[0].starts_with(reason), "{:?}", verdict.reasons);
     report.steps[0].invalid[0].reason = InvalidReason::CountsDiffer;
     let verdict = of(&report);
