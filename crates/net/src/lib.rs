@@ -14,7 +14,7 @@
 //! | [`budget`] | one bound for the memory of content |
 //! | [`clock`] | the coarse clock and the Date field |
 //! | [`deadline`] | deadlines of connections |
-//! | [`response`], [`shared`], [`mod@file`], [`page`] | responses and their bodies |
+//! | [`response`], [`shared`], [`mod@file`], [`routed`] | responses and their bodies |
 //! | [`root`] | opening names below a folder, and why it fails |
 //! | [`stream`], [`content`] | streamed content in both directions |
 //! | [`handler`], [`owned`] | the interface of a site; a request that outlives its turn |

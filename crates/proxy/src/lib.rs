@@ -20,7 +20,7 @@
 //! | [`esi`] | ESI 1.0 |
 //! | [`hints`] | links for a 103 |
 //! | [`outcome`] | reasons for responses |
-//! | [`explain`], [`told`] | explanation of lookups; responses not stored, and origin availability |
+//! | [`explain`], [`events`] | explanation of lookups; responses not stored, and origin availability |
 //!
 //! Absent by design: sockets (see `flatout_net`) and caching rules (see `flatout_cache`).
 
