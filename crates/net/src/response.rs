@@ -6,7 +6,7 @@ use crate::stream::{Stream, TunnelStart};
 use flatout_http::chunked::may_be_trailer;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::lines::{FieldOp, apply_operations};
-use flatout_http::status::reason;
+use flatout_http::status::{digits, reason};
 use flatout_reason::Outcome;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::OnceCell;
@@ -150,9 +150,9 @@ impl Head {
 
 /// Appends the status line of a response with `status`, which has three digits.
 pub fn write_status_line(status: u16, output: &mut Vec<u8>) {
-    let digit = |number: u16| b'0' + (number % 10) as u8;
     output.extend_from_slice(b"HTTP/1.1 ");
-    output.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status), b' ']);
+    output.extend_from_slice(&digits(status));
+    output.push(b' ');
     output.extend_from_slice(reason(status).as_bytes());
     output.extend_from_slice(b"\r\n");
 }

@@ -12,5 +12,6 @@
 
 pub mod flood;
 pub mod frame;
+pub mod hpack;
 pub mod resizes;
 pub mod window;
