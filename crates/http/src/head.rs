@@ -20,10 +20,26 @@ pub struct FieldStorage<'a> {
     overflow: Vec<Header<'a>>,
 }
 
-impl FieldStorage<'_> {
+impl<'a> FieldStorage<'a> {
     /// Empty storage.
     pub const fn new() -> Self {
         Self { inline: [EMPTY_HEADER; FIELDS_INLINE], overflow: Vec::new() }
+    }
+
+    /// Stores `count` field lines received by other means than HTTP/1.1, already validated.
+    pub fn fill(&'a mut self, lines: impl Iterator<Item = (&'a str, &'a [u8])>, count: usize) -> Fields<'a> {
+        let storage = if count <= FIELDS_INLINE {
+            &mut self.inline[..count]
+        } else {
+            self.overflow.resize(count, EMPTY_HEADER);
+            &mut self.overflow[..]
+        };
+        let mut filled = 0;
+        for (header, (name, value)) in storage.iter_mut().zip(lines) {
+            *header = Header { name, value };
+            filled += 1;
+        }
+        Fields(&storage[..filled])
     }
 }
 

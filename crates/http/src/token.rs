@@ -14,6 +14,8 @@ pub const HEX: u8 = 16;
 pub const QDTEXT: u8 = 32;
 /// `etagc` (RFC 9110 §8.8.3).
 pub const ETAGC: u8 = 64;
+/// `tchar` without upper-case letters: a field name in HTTP/2 (RFC 9113 §8.2.1).
+pub const LOWER_TCHAR: u8 = 128;
 
 const fn is_any_of(byte: u8, set: &[u8]) -> bool {
     let mut index = 0;
@@ -37,6 +39,9 @@ const CLASSES: [u8; 256] = {
         let mut class = 0;
         if alphanumeric || is_any_of(byte, b"!#$%&'*+-.^_`|~") {
             class |= TCHAR;
+            if !byte.is_ascii_uppercase() {
+                class |= LOWER_TCHAR;
+            }
         }
         if unreserved || sub_delim || is_any_of(byte, b":@/") {
             class |= PATH;

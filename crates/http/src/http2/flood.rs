@@ -1,11 +1,9 @@
 //! Flood protection: limits on frames that cost the client little and the server more (RFC 9113 §10.5).
 //!
 //! Each kind of frame has a budget: a burst, a rate per second, and a credit for work done, since honest clients ping,
-//! update windows and cancel in proportion to what they receive. The check runs on frame heads before the protocol
-//! implementation sees the bytes, so a flood costs no more than scanning them. Time is an argument.
+//! update windows and cancel in proportion to what they receive. Time is an argument.
 
-use super::frame::{Frame, Scanner, flag, kind};
-use super::resizes::ResizeCounter;
+use super::frame::{FrameHead, flag, kind};
 
 flatout_reason::reasons! {
     /// Kind of flood.
@@ -19,17 +17,6 @@ flatout_reason::reasons! {
     WindowUpdate, "window_update_flood", "The client sent too many WINDOW_UPDATE frames.";
     TableSize, "table_size_flood", "The client changed the HPACK table size more than twice before a header section.";
     Other, "frame_flood", "The client sent too many PRIORITY, unknown or unsolicited frames.";
-}
-
-/// Reason to close a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offence {
-    /// Too many frames of a kind.
-    Flood(Flood),
-    /// A frame has an invalid length for its type: a connection error (RFC 9113 §4.2).
-    FrameSize,
-    /// The first frame is not SETTINGS (RFC 9113 §3.4).
-    NoSettings,
 }
 
 /// Maximum CONTINUATION frames per field section. A frame holds up to 16 KiB, as does the whole section, so one is
@@ -73,9 +60,12 @@ const WINDOW_UPDATES: Terms = Terms { burst: 1000, per_s: 100, per_sent: 4 };
 /// sent.
 const OTHERS: Terms = Terms { burst: 500, per_s: 50, per_sent: 2 };
 
-const CANCEL: u32 = 0x8;
-const NO_ERROR: u32 = 0x0;
-const INTERNAL_ERROR: u32 = 0x2;
+/// DATA frames that a client may send to a request whose content nobody reads, if they are smaller than
+/// [`SMALL_DATA_BYTES`].
+const SMALL_DATA: Terms = Terms { burst: 10_000, per_s: 1000, per_sent: 0 };
+
+/// Smaller frames cost more than their content.
+const SMALL_DATA_BYTES: usize = 64;
 
 #[derive(Clone, Debug)]
 struct FloodBudget {
@@ -114,81 +104,48 @@ impl FloodBudget {
 /// Flood protection of one server connection, in both directions.
 #[derive(Clone, Debug)]
 pub struct FloodGuard {
-    received: Scanner,
-    sent: Scanner,
     resets: FloodBudget,
     provoked_resets: FloodBudget,
     pings: FloodBudget,
     settings: FloodBudget,
     empty_data: FloodBudget,
+    small_data: FloodBudget,
     window_updates: FloodBudget,
     others: FloodBudget,
-    /// CONTINUATION frames of the current field section; `None` between sections.
-    continuations: Option<u32>,
-    /// Changes of the dynamic table size in that section.
-    resizes: ResizeCounter,
-    /// True if the client's first frame has arrived.
-    begun: bool,
+    /// CONTINUATION frames of the current field section.
+    continuations: u32,
 }
 
 impl FloodGuard {
-    /// State for a connection that begins with the client preface.
+    /// Full budgets.
     pub const fn new() -> Self {
         Self {
-            received: Scanner::after_preface(),
-            sent: Scanner::new(),
             resets: FloodBudget::new(RESETS),
             provoked_resets: FloodBudget::new(PROVOKED_RESETS),
             pings: FloodBudget::new(PINGS),
             settings: FloodBudget::new(SETTINGS),
             empty_data: FloodBudget::new(EMPTY_DATA),
+            small_data: FloodBudget::new(SMALL_DATA),
             window_updates: FloodBudget::new(WINDOW_UPDATES),
             others: FloodBudget::new(OTHERS),
-            continuations: None,
-            resizes: ResizeCounter::new(),
-            begun: false,
+            continuations: 0,
         }
     }
 
-    /// Returns whether a field section is in progress.
-    pub const fn is_within_fields(&self) -> bool {
-        self.continuations.is_some()
-    }
-
-    /// Returns whether the client preface is complete: its first frame has arrived.
-    pub const fn has_begun(&self) -> bool {
-        self.begun
-    }
-
-    /// Handles bytes received from the client.
-    pub fn handle_received(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Offence> {
-        while let Some(frame) = self.received.next_frame(&mut bytes) {
-            if !std::mem::replace(&mut self.begun, true) && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
-                return Err(Offence::NoSettings);
-            }
-            if has_wrong_size(&frame) {
-                return Err(Offence::FrameSize);
-            }
-            self.handle_frame(now_ms, &frame).map_err(Offence::Flood)?;
-        }
-        Ok(())
-    }
-
-    fn handle_frame(&mut self, now_ms: u64, frame: &Frame) -> Result<(), Flood> {
-        if matches!(frame.kind, kind::HEADERS | kind::CONTINUATION) && !self.resizes.handle_frame(frame) {
-            return Err(Flood::TableSize);
-        }
+    /// Handles a received frame. `content_bytes` is the payload without padding.
+    pub fn handle_received(&mut self, now_ms: u64, frame: FrameHead, content_bytes: usize) -> Result<(), Flood> {
         let (budget, flood) = match frame.kind {
-            kind::DATA if is_empty_data(frame) => (&mut self.empty_data, Flood::EmptyData),
+            kind::DATA if content_bytes == 0 && !frame.has(flag::END_STREAM) => {
+                (&mut self.empty_data, Flood::EmptyData)
+            }
             kind::DATA => return Ok(()),
             kind::HEADERS => {
-                self.continuations = (!frame.has(flag::END_HEADERS)).then_some(0);
+                self.continuations = 0;
                 return Ok(());
             }
             kind::CONTINUATION => {
-                let count = self.continuations.map_or(1, |count| count + 1);
-                self.continuations = (!frame.has(flag::END_HEADERS)).then_some(count);
-                if count > CONTINUATIONS_MAX {
+                self.continuations += 1;
+                if self.continuations > CONTINUATIONS_MAX {
                     return Err(Flood::Continuation);
                 }
                 // Split sections are rare, and many of them are as suspect as one split into very many frames.
@@ -203,25 +160,27 @@ impl FloodGuard {
         if budget.take(now_ms) { Ok(()) } else { Err(flood) }
     }
 
-    /// Handles bytes sent by the server: credit for work, and resets provoked by the client.
-    pub fn handle_sent(&mut self, now_ms: u64, mut bytes: &[u8]) -> Result<(), Flood> {
-        while let Some(frame) = self.sent.next_frame(&mut bytes) {
-            match frame.kind {
-                kind::DATA | kind::HEADERS => {
-                    self.resets.give(RESET_MILLI_PER_SENT);
-                    for budget in [&mut self.pings, &mut self.window_updates, &mut self.others] {
-                        budget.give(budget.terms.per_sent * 1000);
-                    }
-                }
-                // The client must acknowledge each.
-                kind::PING | kind::SETTINGS if !frame.has(flag::ACK) => self.others.give(1000),
-                // The server's own decisions do not count against the client.
-                kind::RST_STREAM if matches!(frame.lead_number(), NO_ERROR | INTERNAL_ERROR | CANCEL) => {}
-                kind::RST_STREAM if !self.provoked_resets.take(now_ms) => return Err(Flood::MadeYouReset),
-                _ => {}
-            }
+    /// Handles a DATA frame whose content nobody reads. Returns whether such frames are large enough.
+    pub fn handle_discarded(&mut self, now_ms: u64, content_bytes: usize) -> bool {
+        content_bytes >= SMALL_DATA_BYTES || self.small_data.take(now_ms)
+    }
+
+    /// Handles a response head or DATA frame sent by the server: credit for work.
+    pub fn handle_sent(&mut self) {
+        self.resets.give(RESET_MILLI_PER_SENT);
+        for budget in [&mut self.pings, &mut self.window_updates, &mut self.others] {
+            budget.give(budget.terms.per_sent * 1000);
         }
-        Ok(())
+    }
+
+    /// Handles a sent PING or SETTINGS, which the client must acknowledge.
+    pub fn handle_sent_request(&mut self) {
+        self.others.give(1000);
+    }
+
+    /// Handles a stream error of the client, for which the server resets the stream.
+    pub fn handle_provoked_reset(&mut self, now_ms: u64) -> Result<(), Flood> {
+        if self.provoked_resets.take(now_ms) { Ok(()) } else { Err(Flood::MadeYouReset) }
     }
 }
 
@@ -229,29 +188,6 @@ impl Default for FloodGuard {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Returns whether the frame's length is invalid for its type. Stream errors, and frames with fields, are left to the
-/// protocol implementation.
-const fn has_wrong_size(frame: &Frame) -> bool {
-    match frame.kind {
-        kind::SETTINGS if frame.has(flag::ACK) => frame.payload_bytes != 0,
-        kind::SETTINGS => !frame.payload_bytes.is_multiple_of(6),
-        kind::PING => frame.payload_bytes != 8,
-        kind::RST_STREAM | kind::WINDOW_UPDATE => frame.payload_bytes != 4,
-        kind::GOAWAY => frame.payload_bytes < 8,
-        _ => false,
-    }
-}
-
-/// Returns whether it has no content and does not end a stream. Padding is not content.
-const fn is_empty_data(frame: &Frame) -> bool {
-    let content = if frame.has(flag::PADDED) {
-        frame.payload_bytes.saturating_sub(1).saturating_sub(frame.lead[0] as u32)
-    } else {
-        frame.payload_bytes
-    };
-    content == 0 && !frame.has(flag::END_STREAM)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Frame boundaries of HTTP/2 (RFC 9113 §4.1) in any split of the input. Only the first bytes of a payload are
-//! inspected.
+//! Frames of HTTP/2 (RFC 9113 §4.1, §6): heads, types, flags, error codes, settings.
 
 /// Client preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -7,11 +6,11 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Length of a frame head.
 pub const HEAD_BYTES: usize = 9;
 
-/// Inspected bytes of a payload: an error code, an increment, or the start of a field block after pad length and
-/// priority.
-pub(super) const LEAD_BYTES: usize = 24;
+/// Largest payload that either side may send without a setting, in bytes (RFC 9113 §4.2). Neither role permits more:
+/// longer frames would delay those of other streams.
+pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Frame types of RFC 9113 §6.
+/// Frame types of RFC 9113 §6 and RFC 9218 §7.1.
 pub mod kind {
     /// DATA.
     pub const DATA: u8 = 0;
@@ -33,9 +32,11 @@ pub mod kind {
     pub const WINDOW_UPDATE: u8 = 8;
     /// CONTINUATION.
     pub const CONTINUATION: u8 = 9;
+    /// PRIORITY_UPDATE.
+    pub const PRIORITY_UPDATE: u8 = 0x10;
 }
 
-/// Frame flags used here.
+/// Frame flags.
 pub mod flag {
     /// Of SETTINGS and PING.
     pub const ACK: u8 = 0x1;
@@ -49,172 +50,177 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// Head of a frame, and the start of its payload.
+/// Identifiers of settings (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
+pub mod setting {
+    /// Size of the dynamic table that the peer's encoder may use.
+    pub const HEADER_TABLE_SIZE: u16 = 1;
+    /// 1 if the server may push.
+    pub const ENABLE_PUSH: u16 = 2;
+    /// Streams that the peer may have open.
+    pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+    /// Window of each stream.
+    pub const INITIAL_WINDOW_SIZE: u16 = 4;
+    /// Largest payload.
+    pub const MAX_FRAME_SIZE: u16 = 5;
+    /// Uncompressed size of a field section.
+    pub const MAX_HEADER_LIST_SIZE: u16 = 6;
+    /// 1 if extended CONNECT is supported.
+    pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+    /// 1 if the priority signals of RFC 7540 are not used.
+    pub const NO_RFC7540_PRIORITIES: u16 = 9;
+}
+
+/// An error code (RFC 9113 §7). Unknown codes are treated as `INTERNAL_ERROR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+#[repr(u32)]
+pub enum ErrorCode {
+    /// NO_ERROR.
+    NoError = 0,
+    /// PROTOCOL_ERROR.
+    Protocol = 1,
+    /// INTERNAL_ERROR.
+    Internal = 2,
+    /// FLOW_CONTROL_ERROR.
+    FlowControl = 3,
+    /// SETTINGS_TIMEOUT.
+    SettingsTimeout = 4,
+    /// STREAM_CLOSED.
+    StreamClosed = 5,
+    /// FRAME_SIZE_ERROR.
+    FrameSize = 6,
+    /// REFUSED_STREAM.
+    RefusedStream = 7,
+    /// CANCEL.
+    Cancel = 8,
+    /// COMPRESSION_ERROR.
+    Compression = 9,
+    /// CONNECT_ERROR.
+    Connect = 10,
+    /// ENHANCE_YOUR_CALM.
+    EnhanceYourCalm = 11,
+    /// INADEQUATE_SECURITY.
+    InadequateSecurity = 12,
+    /// HTTP_1_1_REQUIRED.
+    Http11Required = 13,
+}
+
+impl ErrorCode {
+    const ALL: [Self; 14] = [
+        Self::NoError,
+        Self::Protocol,
+        Self::Internal,
+        Self::FlowControl,
+        Self::SettingsTimeout,
+        Self::StreamClosed,
+        Self::FrameSize,
+        Self::RefusedStream,
+        Self::Cancel,
+        Self::Compression,
+        Self::Connect,
+        Self::EnhanceYourCalm,
+        Self::InadequateSecurity,
+        Self::Http11Required,
+    ];
+
+    /// The code with the number `code`.
+    pub fn from_number(code: u32) -> Self {
+        Self::ALL.get(code as usize).copied().unwrap_or(Self::Internal)
+    }
+}
+
+/// Head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
     /// Length of the payload.
-    pub payload_bytes: u32,
+    pub payload_bytes: usize,
     /// The type; see [`kind`].
     pub kind: u8,
     /// The flags; see [`flag`].
     pub flags: u8,
     /// Stream identifier without the reserved bit; 0 for the connection.
     pub stream: u32,
-    /// First bytes of the payload, padded with 0.
-    pub lead: [u8; LEAD_BYTES],
 }
 
-impl Frame {
+impl FrameHead {
+    /// Parses the head at the start of `bytes`; `None` if it is incomplete.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let &[first, second, third, kind, flags, a, b, c, d] = bytes.first_chunk::<HEAD_BYTES>()?;
+        Some(Self {
+            payload_bytes: u32::from_be_bytes([0, first, second, third]) as usize,
+            kind,
+            flags,
+            stream: u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff,
+        })
+    }
+
     /// Returns whether all of `flags` are set.
     pub const fn has(&self, flags: u8) -> bool {
         self.flags & flags == flags
     }
 
-    /// First four bytes as a number: the error code of RST_STREAM.
-    pub const fn lead_number(&self) -> u32 {
-        let [first, second, third, fourth, ..] = self.lead;
-        u32::from_be_bytes([first, second, third, fourth])
+    /// The head as bytes.
+    pub const fn to_bytes(self) -> [u8; HEAD_BYTES] {
+        let [_, first, second, third] = (self.payload_bytes as u32).to_be_bytes();
+        let [a, b, c, d] = self.stream.to_be_bytes();
+        [first, second, third, self.kind, self.flags, a, b, c, d]
     }
 }
 
-/// Finds frames in a byte stream.
-#[derive(Clone, Debug)]
-pub struct Scanner {
-    /// Current head and inspected payload bytes.
-    gathered: [u8; HEAD_BYTES + LEAD_BYTES],
-    gathered_bytes: u8,
-    /// Bytes to skip before the next head.
-    skip_bytes: u32,
+/// Appends a frame with `payload`.
+pub fn append_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], output: &mut Vec<u8>) {
+    output.extend_from_slice(&FrameHead { payload_bytes: payload.len(), kind, flags, stream }.to_bytes());
+    output.extend_from_slice(payload);
 }
 
-impl Scanner {
-    /// Scanner for a server's stream, which begins with a frame.
-    pub const fn new() -> Self {
-        Self { gathered: [0; HEAD_BYTES + LEAD_BYTES], gathered_bytes: 0, skip_bytes: 0 }
-    }
-
-    /// Scanner for a client's stream, which begins with the preface.
-    pub const fn after_preface() -> Self {
-        Self { skip_bytes: PREFACE.len() as u32, ..Self::new() }
-    }
-
-    /// Returns whether a head is incomplete.
-    pub const fn is_within_head(&self) -> bool {
-        self.gathered_bytes > 0
-    }
-
-    /// Consumes `bytes` up to the next complete frame head and inspected payload, or to their end. Later calls skip
-    /// the rest of the payload.
-    pub fn next_frame(&mut self, bytes: &mut &[u8]) -> Option<Frame> {
-        loop {
-            let skipped = bytes.len().min(self.skip_bytes as usize);
-            *bytes = &bytes[skipped..];
-            self.skip_bytes -= skipped as u32;
-            if bytes.is_empty() {
-                return self.known_frame();
-            }
-            if let Some(frame) = self.known_frame() {
-                return Some(frame);
-            }
-            let wanted = self.wanted_bytes() - usize::from(self.gathered_bytes);
-            let taken = bytes.len().min(wanted);
-            let at = usize::from(self.gathered_bytes);
-            self.gathered[at..at + taken].copy_from_slice(&bytes[..taken]);
-            self.gathered_bytes += taken as u8;
-            *bytes = &bytes[taken..];
-        }
-    }
-
-    fn payload_bytes(&self) -> u32 {
-        u32::from_be_bytes([0, self.gathered[0], self.gathered[1], self.gathered[2]])
-    }
-
-    /// Required bytes of the head and, once it is complete, of the inspected payload.
-    fn wanted_bytes(&self) -> usize {
-        if usize::from(self.gathered_bytes) < HEAD_BYTES {
-            return HEAD_BYTES;
-        }
-        HEAD_BYTES + LEAD_BYTES.min(self.payload_bytes() as usize)
-    }
-
-    fn known_frame(&mut self) -> Option<Frame> {
-        let gathered_bytes = usize::from(self.gathered_bytes);
-        if gathered_bytes < HEAD_BYTES || gathered_bytes < self.wanted_bytes() {
-            return None;
-        }
-        let payload_bytes = self.payload_bytes();
-        let [_, _, _, kind, flags, stream @ ..] = &self.gathered;
-        let mut lead = [0; LEAD_BYTES];
-        let lead_bytes = gathered_bytes - HEAD_BYTES;
-        lead[..lead_bytes].copy_from_slice(&self.gathered[HEAD_BYTES..gathered_bytes]);
-        let stream = u32::from_be_bytes([stream[0], stream[1], stream[2], stream[3]]) & 0x7fff_ffff;
-        let frame = Frame { payload_bytes, kind: *kind, flags: *flags, stream, lead };
-        self.gathered_bytes = 0;
-        self.skip_bytes = payload_bytes - lead_bytes as u32;
-        Some(frame)
-    }
+/// Appends a GOAWAY.
+pub fn append_goaway(last_stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
+    let [a, b, c, d] = last_stream.to_be_bytes();
+    let [e, f, g, h] = (code as u32).to_be_bytes();
+    append_frame(kind::GOAWAY, 0, 0, &[a, b, c, d, e, f, g, h], output);
 }
 
-impl Default for Scanner {
-    fn default() -> Self {
-        Self::new()
+/// The number in the first four bytes of `payload`; 0 if there are fewer.
+pub(super) fn leading_number(payload: &[u8]) -> u32 {
+    payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Removes the padding of a DATA or HEADERS payload. `None`: it is as long as the payload (RFC 9113 §6.1).
+pub(super) fn without_padding(head: FrameHead, payload: &[u8]) -> Option<&[u8]> {
+    if !head.has(flag::PADDED) {
+        return Some(payload);
     }
+    let (&padding, rest) = payload.split_first()?;
+    rest.get(..rest.len().checked_sub(usize::from(padding))?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Frame, PREFACE, Scanner, kind};
-    use crate::feed::assert_pieces_agree;
+    use super::{ErrorCode, FrameHead, flag, kind, without_padding};
 
-    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let length = (payload.len() as u32).to_be_bytes();
-        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    #[test]
+    fn heads_return_unchanged() {
+        let head = FrameHead { payload_bytes: 0x01_0203, kind: kind::DATA, flags: 9, stream: 0x7fff_fffe };
+        assert_eq!(FrameHead::parse(&head.to_bytes()), Some(head));
+        assert_eq!(FrameHead::parse(&head.to_bytes()[..8]), None);
+        assert_eq!(
+            FrameHead::parse(&[0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]).map(|head| head.stream),
+            Some(0x7fff_ffff)
+        );
     }
 
-    fn scan(bytes: &[u8], start: &Scanner) -> Vec<Frame> {
-        let (mut scanner, mut rest, mut frames) = (start.clone(), bytes, Vec::new());
-        while let Some(frame) = scanner.next_frame(&mut rest) {
-            frames.push(frame);
+    #[test]
+    fn padding_is_shorter_than_the_payload() {
+        let head = FrameHead { payload_bytes: 0, kind: kind::DATA, flags: flag::PADDED, stream: 1 };
+        assert_eq!(without_padding(head, &[2, b'a', 0, 0]), Some(&b"a"[..]));
+        assert_eq!(without_padding(head, &[3, 0, 0, 0]), Some(&b""[..]));
+        assert_eq!((without_padding(head, &[4, 0, 0, 0]), without_padding(head, &[])), (None, None));
+    }
+
+    #[test]
+    fn codes_have_their_numbers() {
+        for (number, code) in ErrorCode::ALL.into_iter().enumerate() {
+            assert_eq!((code as usize, ErrorCode::from_number(number as u32)), (number, code));
         }
-        assert!(rest.is_empty());
-        frames
-    }
-
-    #[test]
-    fn frames_are_found_behind_the_preface() {
-        let bytes = [
-            &PREFACE[..],
-            &frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
-            &frame(kind::SETTINGS, 1, 0, &[]),
-            &frame(kind::RST_STREAM, 0, 0x8000_0003, &[0, 0, 0, 8]),
-            &frame(kind::DATA, 9, 5, &[1, 0]),
-        ]
-        .concat();
-        let frames = scan(&bytes, &Scanner::after_preface());
-        let seen: Vec<_> =
-            frames.iter().map(|f| (f.kind, f.flags, f.stream, f.payload_bytes, f.lead_number())).collect();
-        let expected = [(4, 0, 0, 6, 0x30000), (4, 1, 0, 0, 0), (3, 0, 3, 4, 8), (0, 9, 5, 2, 0x0100_0000)];
-        assert_eq!(seen, expected);
-    }
-
-    #[test]
-    fn cuts_change_nothing() {
-        let bytes = [
-            frame(kind::HEADERS, 4, 1, &[0x82; 300]),
-            frame(kind::PING, 0, 0, &[7; 8]),
-            frame(kind::CONTINUATION, 0, 1, &[]),
-            frame(0xff, 0xff, u32::MAX, &[1, 2, 3]),
-        ]
-        .concat();
-        assert_pieces_agree(&bytes, Scanner::new, |scanner, piece, output| {
-            let mut rest = piece;
-            while let Some(frame) = scanner.next_frame(&mut rest) {
-                output.extend_from_slice(format!("{frame:?}").as_bytes());
-            }
-            Ok::<_, ()>((piece.len(), false))
-        });
-        let mut scanner = Scanner::new();
-        assert!(scanner.next_frame(&mut &bytes[..8]).is_none());
-        assert!(scanner.is_within_head());
+        assert_eq!(ErrorCode::from_number(99), ErrorCode::Internal);
     }
 }

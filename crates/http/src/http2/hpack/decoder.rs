@@ -1,8 +1,8 @@
 //! Decoder of field blocks (RFC 7541 §3, §6).
 
+use super::TABLE_BYTES;
 use super::huffman;
 use super::table::{DynamicTable, STATIC_ENTRIES, STATIC_TABLE};
-use super::TABLE_BYTES;
 use std::ops::Range;
 
 /// Maximum size updates at the start of a block: the smallest size since the last block, and the final one (RFC 7541

@@ -1,0 +1,115 @@
+//! Vectors: frames in, events and frames out. Each is also given byte by byte, which must change nothing.
+
+mod sending;
+mod vectors;
+
+use super::{Config, Connection, ConnectionError, Event, Role};
+use crate::http2::fields::FieldBlock;
+use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, PREFACE, append_frame, kind};
+use crate::http2::hpack::encode_field;
+use crate::http2::window::Windows;
+
+const CONFIG: Config = Config {
+    streams_max: 4,
+    windows: Windows { stream: 65_535, connection: 256 * 1024 },
+    section_bytes_max: 16 * 1024,
+};
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut output = Vec::new();
+    append_frame(kind, flags, stream, payload, &mut output);
+    output
+}
+
+fn fields(lines: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in lines {
+        encode_field(name.as_bytes(), value.as_bytes(), &mut block);
+    }
+    block
+}
+
+fn request(method: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let pseudo = [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    fields(&[&pseudo[..], more].concat())
+}
+
+/// A server that has received the preface and empty SETTINGS.
+fn server() -> (Connection<u32>, Vec<u8>) {
+    let mut output = Vec::new();
+    let mut connection = Connection::new(Role::Server, CONFIG, &mut output);
+    let opening = [&PREFACE[..], &frame(kind::SETTINGS, 0, 0, &[])].concat();
+    let (events, error) = give(&mut connection, &opening, opening.len(), &mut output);
+    assert!(events.is_empty() && error.is_none() && connection.has_begun());
+    output.clear();
+    (connection, output)
+}
+
+/// Gives `input` in pieces of `piece_bytes`. Returns the events as text, and the error that ended it.
+fn give(
+    connection: &mut Connection<u32>,
+    input: &[u8],
+    piece_bytes: usize,
+    output: &mut Vec<u8>,
+) -> (Vec<String>, Option<ConnectionError>) {
+    let (mut events, mut stash, mut block) = (Vec::new(), Vec::new(), FieldBlock::new());
+    for piece in input.chunks(piece_bytes.max(1)) {
+        stash.extend_from_slice(piece);
+        let mut rest = &stash[..];
+        loop {
+            match connection.handle(0, &mut rest, &mut block, output) {
+                Ok(Some(event)) => {
+                    events.push(describe(&event, &block));
+                    if let Event::Data { stream, bytes, .. } = event {
+                        connection.release(stream, bytes.len(), output);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        let used = stash.len() - rest.len();
+        stash.drain(..used);
+    }
+    (events, None)
+}
+
+fn describe(event: &Event<'_, u32>, block: &FieldBlock) -> String {
+    let lines =
+        || block.iter().map(|(name, value)| format!(" {name}={}", String::from_utf8_lossy(value))).collect::<String>();
+    match event {
+        Event::Request { stream, ends } => format!("request {stream} {ends}{}", lines()),
+        Event::Response { stream, ends } => format!("response {stream} {:?} {ends}{}", block.status(), lines()),
+        Event::Data { stream, bytes, ends } => format!("data {stream} {} {ends}", bytes.len()),
+        Event::Trailers { stream } => format!("trailers {stream}{}", lines()),
+        Event::Reset { stream, code, by_peer, .. } => format!("reset {stream} {code:?} {by_peer}"),
+        Event::Malformed { stream, .. } => format!("malformed {stream}"),
+        Event::Acknowledged(payload) => format!("acknowledged {payload}"),
+        Event::GoAway { last_stream, code } => format!("goaway {last_stream} {code:?}"),
+    }
+}
+
+/// The frames in `output`: type, flags, stream and payload.
+fn frames(mut output: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let Some(head) = FrameHead::parse(output) {
+        let end = HEAD_BYTES + head.payload_bytes;
+        frames.push((head.kind, head.flags, head.stream, output[HEAD_BYTES..end].to_vec()));
+        output = &output[end..];
+    }
+    assert!(output.is_empty());
+    frames
+}
+
+/// The consequence of `input` for a server: events, and what it sent. The same whole, byte by byte, and in pieces.
+fn consequence(input: &[u8]) -> (Vec<String>, Vec<(u8, u8, u32, Vec<u8>)>, Option<ErrorCode>) {
+    let of = |piece_bytes| {
+        let (mut connection, mut output) = server();
+        let (events, error) = give(&mut connection, input, piece_bytes, &mut output);
+        (events, frames(&output), error.map(|error| error.code))
+    };
+    let whole = of(input.len());
+    assert_eq!(of(1), whole);
+    assert_eq!(of(7), whole);
+    whole
+}

@@ -1,0 +1,64 @@
+//! Flow control (RFC 9113 §5.2): credit for received content, and windows that grow.
+
+use super::{Connection, ReceiveWindow};
+use crate::http2::frame::{append_frame, kind, setting};
+use crate::http2::window::Windows;
+
+impl<T> Connection<T> {
+    /// Records that `bytes` of a stream's content were taken, so that the peer may send as many again. Credit is
+    /// returned when it is half a window.
+    pub fn release(&mut self, id: u32, bytes: usize, output: &mut Vec<u8>) {
+        let bytes = bytes as u32;
+        self.release_connection(bytes, output);
+        let half = self.stream_window / 2;
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| !stream.peer_done) else { return };
+        stream.owed_bytes += bytes;
+        if stream.owed_bytes > 0 && stream.owed_bytes >= half {
+            append_window_update(id, stream.owed_bytes, output);
+            stream.receive_window += i64::from(std::mem::take(&mut stream.owed_bytes));
+        }
+    }
+
+    /// Records that content was taken whose stream gets no credit.
+    pub(super) fn release_connection(&mut self, bytes: u32, output: &mut Vec<u8>) {
+        self.receive.owed_bytes += bytes;
+        if self.receive.owed_bytes > 0 && self.receive.owed_bytes >= self.receive.size / 2 {
+            self.receive.return_credit(output);
+        }
+    }
+
+    /// Announces new windows. A smaller window of the connection takes effect as the peer uses the old one.
+    pub fn set_windows(&mut self, windows: Windows, output: &mut Vec<u8>) {
+        let before = std::mem::replace(&mut self.receive.size, windows.connection);
+        if windows.connection > before {
+            self.receive.owed_bytes += windows.connection - before;
+            self.receive.return_credit(output);
+        }
+        let last = self.unacknowledged.back().copied().unwrap_or(self.stream_window);
+        if windows.stream != last {
+            let [a, b] = setting::INITIAL_WINDOW_SIZE.to_be_bytes();
+            let [c, d, e, f] = windows.stream.to_be_bytes();
+            append_frame(kind::SETTINGS, 0, 0, &[a, b, c, d, e, f], output);
+            self.unacknowledged.push_back(windows.stream);
+            if let Some(guard) = &mut self.guard {
+                guard.handle_sent_request();
+            }
+        }
+    }
+
+    /// Returns whether every announced setting is acknowledged.
+    pub fn is_acknowledged(&self) -> bool {
+        self.unacknowledged.is_empty()
+    }
+}
+
+impl ReceiveWindow {
+    fn return_credit(&mut self, output: &mut Vec<u8>) {
+        append_window_update(0, self.owed_bytes, output);
+        self.available += i64::from(std::mem::take(&mut self.owed_bytes));
+    }
+}
+
+fn append_window_update(stream: u32, bytes: u32, output: &mut Vec<u8>) {
+    append_frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes(), output);
+}
