@@ -37,6 +37,7 @@ pub mod content;
 pub mod counters;
 pub mod deadline;
 pub mod ending;
+pub(crate) mod exchange;
 pub mod fastcgi;
 pub mod file;
 pub mod handler;

@@ -5,8 +5,10 @@ use crate::shared::SharedBytes;
 use crate::stream::{Stream, TunnelStart};
 use flatout_http::chunked::may_be_trailer;
 use flatout_http::date::DATE_BYTES;
+use flatout_http::http2::hpack::{encode_field, encode_status};
 use flatout_http::lines::{FieldOp, apply_operations};
 use flatout_http::status::{digits, reason};
+use flatout_http::token::{is_token, parse_decimal, trim};
 use flatout_reason::Outcome;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::OnceCell;
@@ -25,6 +27,8 @@ struct Prebuilt {
     date_at: Option<usize>,
     /// In HTTP/2 form, without the Date; built on first use.
     http2: OnceCell<HeaderMap>,
+    /// As a field block with the status, without the server's Date; built on first use.
+    http2_block: OnceCell<Box<[u8]>>,
 }
 
 /// Fields that describe content.
@@ -50,6 +54,7 @@ impl Head {
             bytes: SharedBytes::from(text.into_bytes()),
             date_at: Some(date_at),
             http2: OnceCell::new(),
+            http2_block: OnceCell::new(),
         }))
     }
 
@@ -81,7 +86,7 @@ impl Head {
 
     /// The head in `bytes`: a line from [`write_status_line`], then lines as for [`Self::from_lines`].
     pub fn from_bytes(bytes: SharedBytes) -> Self {
-        Self(Rc::new(Prebuilt { bytes, date_at: None, http2: OnceCell::new() }))
+        Self(Rc::new(Prebuilt { bytes, date_at: None, http2: OnceCell::new(), http2_block: OnceCell::new() }))
     }
 
     /// Returns whether the head has an origin's Date among its lines.
@@ -95,6 +100,19 @@ impl Head {
         self.0.http2.get_or_init(|| {
             // Skipped while parsing: removing it afterwards would change the order of the others.
             parse_lines_but(&self.0.bytes, self.0.date_at.is_some().then_some("date"))
+        })
+    }
+
+    /// The head as an HTTP/2 field block without the server's Date. It uses no dynamic table, so it is valid on every
+    /// connection.
+    pub(crate) fn http2_block(&self) -> &[u8] {
+        self.0.http2_block.get_or_init(|| {
+            let mut block = Vec::new();
+            // "HTTP/1.1 " precedes the status.
+            let status = self.0.bytes.get(9..12).and_then(parse_decimal).unwrap_or(500);
+            encode_status(status as u16, &mut block);
+            encode_fields(&self.0.bytes, self.0.date_at.is_some().then_some("date"), &mut block);
+            block.into()
         })
     }
 
@@ -163,46 +181,68 @@ pub fn parse_lines(lines: &[u8]) -> HeaderMap {
     parse_lines_but(lines, None)
 }
 
-/// As [`parse_lines`], without the field `left_out`, which is in lower case.
-pub(crate) fn parse_lines_but(lines: &[u8], left_out: Option<&str>) -> HeaderMap {
-    const LEFT_OUT: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
+/// As [`parse_lines`], without the field `left_out`.
+fn parse_lines_but(lines: &[u8], left_out: Option<&'static str>) -> HeaderMap {
     let mut map = HeaderMap::new();
-    for line in lines.split(|&byte| byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-        let (name, value) = (&line[..colon], flatout_http::token::trim(&line[colon + 1..]));
-        // A status line that contains a colon contains a space before it, and no field name does.
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) else { continue };
-        if !LEFT_OUT.contains(&name.as_str()) && left_out != Some(name.as_str()) {
+    for (name, value) in http2_lines(lines, left_out) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             map.append(name, value);
         }
     }
     map
 }
 
+/// Names and values of field lines, each `Name: value` and CR LF, without connection-specific fields (RFC 9113 §8.2.2),
+/// a status line and the field `left_out`.
+fn http2_lines<'a>(lines: &'a [u8], left_out: Option<&'static str>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    const LEFT_OUT: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
+    lines.split(|&byte| byte == b'\n').filter_map(move |line| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+        // A status line that contains a colon contains a space before it, and no field name does.
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        (is_token(name) && !LEFT_OUT.into_iter().chain(left_out).any(is)).then_some((name, value))
+    })
+}
+
+/// Appends field lines, each `Name: value` and CR LF, as HTTP/2 fields; see [`http2_lines`].
+pub(crate) fn encode_fields(lines: &[u8], left_out: Option<&'static str>, output: &mut Vec<u8>) {
+    for (name, value) in http2_lines(lines, left_out) {
+        let (mut short, mut long) = ([0; 64], Vec::new());
+        let lower = if name.len() <= short.len() {
+            &mut short[..name.len()]
+        } else {
+            long.resize(name.len(), 0);
+            &mut long[..]
+        };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        encode_field(lower, value, output);
+    }
+}
+
 /// Fields as lines, each `name: value` and CR LF.
 pub(crate) fn encode_lines(fields: &HeaderMap) -> Vec<u8> {
     let mut lines = Vec::new();
     for (name, value) in fields {
-        append_line(name, value, &mut lines);
+        append_line(name.as_str(), value.as_bytes(), &mut lines);
     }
     lines
 }
 
 /// A trailer section as field lines, without the fields that are not allowed there (RFC 9110 §6.5.1); `None` when none
 /// is left.
-pub(crate) fn trailer_lines(trailers: &HeaderMap) -> Option<Rc<[u8]>> {
+pub(crate) fn trailer_lines<'a>(trailers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Rc<[u8]>> {
     let mut lines = Vec::new();
-    for (name, value) in trailers {
-        if may_be_trailer(name.as_str().as_bytes()) {
-            append_line(name, value, &mut lines);
-        }
+    for (name, value) in trailers.filter(|(name, _)| may_be_trailer(name.as_bytes())) {
+        append_line(name, value, &mut lines);
     }
     (!lines.is_empty()).then(|| lines.into())
 }
 
-fn append_line(name: &HeaderName, value: &HeaderValue, lines: &mut Vec<u8>) {
-    for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+fn append_line(name: &str, value: &[u8], lines: &mut Vec<u8>) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
         lines.extend_from_slice(part);
     }
 }

@@ -45,20 +45,82 @@ impl Drop for WindowGrant {
     }
 }
 
-/// The windows of one connection.
-pub(crate) struct ConnectionWindows {
-    estimator: RefCell<WindowEstimator>,
-    ping_pong: RefCell<PingPong>,
+/// The windows of one connection, as they are decided.
+pub(crate) struct AdaptiveWindows {
+    estimator: WindowEstimator,
     grant: WindowGrant,
     first: Windows,
     /// Lower bound of the connection's window, in stream windows.
     streams_per_connection: u32,
     /// The windows announced to the peer.
-    told: Cell<Windows>,
+    announced: Windows,
     /// The windows to announce.
-    wanted: Cell<Windows>,
-    /// Open streams at the last poll.
-    streams: Cell<usize>,
+    wanted: Windows,
+    /// Open streams at the last decision.
+    streams: usize,
+}
+
+impl AdaptiveWindows {
+    /// For a connection with the initial windows `first`. The connection's window is at least
+    /// `streams_per_connection` stream windows, so that this many unread streams leave room for others.
+    pub(crate) fn new(first: Windows, streams_per_connection: u32, budget: &Rc<WindowBudget>) -> Self {
+        Self {
+            estimator: WindowEstimator::new(first),
+            grant: WindowGrant { budget: Rc::clone(budget), bytes: Cell::new(0) },
+            first,
+            streams_per_connection,
+            announced: first,
+            wanted: first,
+            streams: 0,
+        }
+    }
+
+    /// Records that `bytes` were taken from a stream. Returns whether to send a PING now.
+    pub(crate) fn handle_taken(&mut self, stream: &mut StreamCount, bytes: usize) -> bool {
+        self.estimator.handle_taken(stream, bytes as u64, precise_ns() / 1000)
+    }
+
+    /// Records the acknowledgement of the PING.
+    pub(crate) fn handle_acknowledged(&mut self) {
+        if self.estimator.handle_acknowledged(self.announced, precise_ns() / 1000) {
+            self.decide();
+        }
+    }
+
+    /// Returns new windows to announce to the peer, with `streams` open now; again until
+    /// [`Self::handle_announced`].
+    pub(crate) fn wanted(&mut self, streams: usize) -> Option<Windows> {
+        if streams != std::mem::replace(&mut self.streams, streams) && self.wanted != self.first {
+            self.decide();
+        }
+        Some(self.wanted).filter(|wanted| *wanted != self.announced)
+    }
+
+    /// Records that `windows` were announced to the peer.
+    pub(crate) const fn handle_announced(&mut self, windows: Windows) {
+        self.announced = windows;
+    }
+
+    fn decide(&mut self) {
+        let estimated = self.estimator.windows();
+        let per = u64::from(self.streams_per_connection);
+        let wished = u64::from(estimated.connection).max(u64::from(estimated.stream) * per);
+        let beyond = wished.saturating_sub(u64::from(self.first.connection));
+        let connection = u64::from(self.first.connection) + self.grant.grow_to(beyond).min(beyond);
+        let share = match per {
+            1 => connection,
+            // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
+            _ => 1 << (connection / per / (self.streams as u64).max(1)).max(1).ilog2(),
+        };
+        let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));
+        self.wanted = Windows { stream: stream as u32, connection: connection as u32 };
+    }
+}
+
+/// The windows of a connection that the h2 crate holds.
+pub(crate) struct ConnectionWindows {
+    adaptive: RefCell<AdaptiveWindows>,
+    ping_pong: RefCell<PingPong>,
     /// True while a ping's acknowledgement is awaited.
     probing: Cell<bool>,
 }
@@ -74,82 +136,40 @@ impl WindowReader {
     pub(crate) fn release(&mut self, content: &mut RecvStream, bytes: usize) {
         // Fails if the stream is gone, which the next poll of it reports.
         let _ = content.flow_control().release_capacity(bytes);
-        self.windows.handle_taken(&mut self.count, bytes);
+        if self.windows.adaptive.borrow_mut().handle_taken(&mut self.count, bytes) {
+            self.windows.probing.set(true);
+            // Wakes the connection's task. Fails if the connection has closed.
+            let _ = self.windows.ping_pong.borrow_mut().send_ping(Ping::opaque());
+        }
     }
 }
 
 impl ConnectionWindows {
+    pub(crate) fn new(ping_pong: PingPong, adaptive: AdaptiveWindows) -> Self {
+        Self { adaptive: RefCell::new(adaptive), ping_pong: RefCell::new(ping_pong), probing: Cell::new(false) }
+    }
+
     /// A reader for one stream.
     pub(crate) fn reader(self: &Rc<Self>) -> WindowReader {
         WindowReader { windows: Rc::clone(self), count: StreamCount::default() }
     }
 
-    /// For a connection with the initial windows `first`. The connection's window is at least
-    /// `streams_per_connection` stream windows, so that this many unread streams leave room for others.
-    pub(crate) fn new(
-        ping_pong: PingPong,
-        first: Windows,
-        streams_per_connection: u32,
-        budget: &Rc<WindowBudget>,
-    ) -> Self {
-        Self {
-            estimator: RefCell::new(WindowEstimator::new(first)),
-            ping_pong: RefCell::new(ping_pong),
-            grant: WindowGrant { budget: Rc::clone(budget), bytes: Cell::new(0) },
-            first,
-            streams_per_connection,
-            told: Cell::new(first),
-            wanted: Cell::new(first),
-            streams: Cell::new(0),
-            probing: Cell::new(false),
-        }
-    }
-
-    /// Records that `bytes` were taken from a stream.
-    fn handle_taken(&self, stream: &mut StreamCount, bytes: usize) {
-        let probes = self.estimator.borrow_mut().handle_taken(stream, bytes as u64, precise_ns() / 1000);
-        if probes {
-            self.probing.set(true);
-            // Wakes the connection's task. Fails if the connection has closed.
-            let _ = self.ping_pong.borrow_mut().send_ping(Ping::opaque());
-        }
-    }
-
-    /// Polls for an acknowledgement. Returns new windows to announce to the peer, with `streams` open now; returns
-    /// them again until [`Self::handle_told`].
+    /// Polls for an acknowledgement. Returns new windows to announce; see [`AdaptiveWindows::wanted`].
     pub(crate) fn poll(&self, streams: usize, context: &mut Context<'_>) -> Option<Windows> {
-        let mut changed = streams != self.streams.replace(streams) && self.wanted.get() != self.first;
         if self.probing.get()
             && let Poll::Ready(acknowledged) = self.ping_pong.borrow_mut().poll_pong(context)
         {
             self.probing.set(false);
-            let told = self.told.get();
-            changed |=
-                acknowledged.is_ok() && self.estimator.borrow_mut().handle_acknowledged(told, precise_ns() / 1000);
+            if acknowledged.is_ok() {
+                self.adaptive.borrow_mut().handle_acknowledged();
+            }
         }
-        if changed {
-            self.decide(self.estimator.borrow().windows(), streams);
-        }
-        Some(self.wanted.get()).filter(|wanted| *wanted != self.told.get())
+        self.adaptive.borrow_mut().wanted(streams)
     }
 
     /// Records that `windows` were announced to the peer.
-    pub(crate) fn handle_told(&self, windows: Windows) {
-        self.told.set(windows);
-    }
-
-    fn decide(&self, estimated: Windows, streams: usize) {
-        let per = u64::from(self.streams_per_connection);
-        let wished = u64::from(estimated.connection).max(u64::from(estimated.stream) * per);
-        let beyond = wished.saturating_sub(u64::from(self.first.connection));
-        let connection = u64::from(self.first.connection) + self.grant.grow_to(beyond).min(beyond);
-        let share = match per {
-            1 => connection,
-            // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
-            _ => 1 << (connection / per / (streams as u64).max(1)).max(1).ilog2(),
-        };
-        let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));
-        self.wanted.set(Windows { stream: stream as u32, connection: connection as u32 });
+    pub(crate) fn handle_announced(&self, windows: Windows) {
+        self.adaptive.borrow_mut().handle_announced(windows);
     }
 }
 

@@ -219,6 +219,21 @@ impl<T> Connection<T> {
         self.streams.get_mut(id).map(|stream| &mut stream.data)
     }
 
+    /// The identifier of an open stream by its position.
+    pub fn id_at(&self, index: usize) -> Option<u32> {
+        self.streams.iter().nth(index).map(|stream| stream.id)
+    }
+
+    /// Closes a stream that both sides have ended.
+    pub fn take_done(&mut self, id: u32) -> Option<T> {
+        self.streams.remove_done(id).map(|stream| stream.data)
+    }
+
+    /// Returns whether a stream is open.
+    pub fn is_open(&self, id: u32) -> bool {
+        self.streams.get(id).is_some()
+    }
+
     /// All open streams, in the order of their identifiers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.streams.iter().map(|stream| (stream.id, &stream.data))

@@ -1,21 +1,16 @@
-//! The transport of HTTP/2: a socket, possibly with a TLS session. Writes of one turn are gathered and sent at its
-//! end in one call; received bytes are inspected before the protocol machine sees them.
+//! The transport of HTTP/2: a socket, possibly with a TLS session. The output of one turn is gathered and sent at its
+//! end in one call.
 
 use crate::ending::CloseReason;
 use crate::registered::Registered;
 use crate::server::sending::{SendProgress, Tail, Then, write_out};
 use crate::tls::TlsFailure;
 use crate::tls::session::{Received, TlsSession};
-use flatout_http::http2::flood::{FloodGuard, Offence};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
-use std::cell::RefCell;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Gathered bytes above which the socket is written to before the turn ends.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -30,52 +25,41 @@ const WRITTEN_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) struct Http2Link {
     socket: Registered,
     tls: Option<Box<TlsSession>>,
-    /// Bytes received before HTTP/2 took over.
-    received_before: Vec<u8>,
-    output: Vec<u8>,
+    pub(super) output: Vec<u8>,
     /// Bytes of the output that were sent, or encrypted.
     output_sent: usize,
     /// The last write was partial.
     blocked: bool,
-    watch: FloodGuard,
-    /// The offence that was detected. Nothing more is read then.
-    offence: Option<Offence>,
     /// The client has closed its side.
     ended: bool,
     failed: Option<(CloseReason, Option<TlsFailure>)>,
     /// Bytes that may still be read and written in this turn.
     receive_room: usize,
     write_room: usize,
-    now_ms: u64,
     /// Bytes received and sent since the counters were last updated.
     received_bytes: u64,
     sent_bytes: u64,
 }
 
 impl Http2Link {
-    pub(crate) fn new(socket: Registered, tls: Option<Box<TlsSession>>, received_before: Vec<u8>) -> Self {
+    pub(crate) const fn new(socket: Registered, tls: Option<Box<TlsSession>>) -> Self {
         Self {
             socket,
             tls,
-            received_before,
             output: Vec::new(),
             output_sent: 0,
             blocked: false,
-            watch: FloodGuard::new(),
-            offence: None,
             ended: false,
             failed: None,
             receive_room: 0,
             write_room: 0,
-            now_ms: 0,
             received_bytes: 0,
             sent_bytes: 0,
         }
     }
 
     /// Starts a turn. `spare` is an empty buffer, taken if this connection has none.
-    pub(crate) fn begin_turn(&mut self, now_ms: u64, spare: &mut Vec<u8>) {
-        self.now_ms = now_ms;
+    pub(crate) fn begin_turn(&mut self, spare: &mut Vec<u8>) {
         self.receive_room = RECEIVED_BYTES_MAX;
         self.write_room = WRITTEN_BYTES_MAX;
         if self.output.capacity() == 0 {
@@ -104,13 +88,9 @@ impl Http2Link {
         self.blocked
     }
 
-    pub(crate) const fn offence(&self) -> Option<Offence> {
-        self.offence
-    }
-
-    /// Returns whether the client's preface is complete, including its SETTINGS.
-    pub(crate) const fn has_begun(&self) -> bool {
-        self.watch.has_begun()
+    /// Bytes that may be gathered before the next write.
+    pub(crate) const fn room(&self) -> usize {
+        OUTPUT_BYTES_MAX.saturating_sub(self.output.len() - self.output_sent)
     }
 
     pub(crate) const fn has_ended(&self) -> bool {
@@ -121,18 +101,8 @@ impl Http2Link {
         self.failed
     }
 
-    /// Returns whether the client is sending a request's fields.
-    pub(crate) const fn is_within_fields(&self) -> bool {
-        self.watch.is_within_fields()
-    }
-
     pub(crate) const fn socket(&self) -> &Registered {
         &self.socket
-    }
-
-    /// Appends a frame to the gathered output.
-    pub(crate) fn append(&mut self, frame: &[u8]) {
-        self.output.extend_from_slice(frame);
     }
 
     /// Closes the sending side: with close_notify, and in the kernel. Returns whether the socket was still connected.
@@ -144,7 +114,7 @@ impl Http2Link {
     }
 
     /// Receives into `buffer`; 0 bytes at the end.
-    fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Ready(Ok(0));
         }
@@ -177,60 +147,12 @@ impl Http2Link {
         }
     }
 
-    /// Receives, and inspects the bytes. Stays pending after a flood was detected.
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.offence.is_some() {
-            return Poll::Pending;
-        }
-        let unfilled = buffer.initialize_unfilled();
-        let count = if self.received_before.is_empty() {
-            ready!(self.poll_receive(context, unfilled))?
-        } else {
-            let count = self.received_before.len().min(unfilled.len());
-            unfilled[..count].copy_from_slice(&self.received_before[..count]);
-            self.received_before.drain(..count);
-            if self.received_before.is_empty() {
-                self.received_before = Vec::new();
-            }
-            count
-        };
-        if let Err(offence) = self.watch.handle_received(self.now_ms, &unfilled[..count]) {
-            self.offence = Some(offence);
-            return Poll::Pending;
-        }
-        buffer.advance(count);
-        Poll::Ready(Ok(()))
-    }
-
     /// Receives bytes and discards them. Returns their number; 0 at the end.
     pub(crate) fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         // Bytes that are discarded need not be decrypted.
         self.tls = None;
         let mut buffer = [0; 4096];
         self.poll_receive(context, &mut buffer)
-    }
-
-    /// Gathers `slices`, as far as there is room. Responses that the client provokes are inspected, too.
-    fn poll_write(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        if self.output.len() - self.output_sent >= OUTPUT_BYTES_MAX {
-            ready!(self.poll_flush(context))?;
-        }
-        if self.output_sent >= OUTPUT_BYTES_MAX / 2 {
-            // A client that never takes all of it must not make the buffer grow.
-            self.output.drain(..self.output_sent);
-            self.output_sent = 0;
-        }
-        let mut total = 0;
-        for slice in slices {
-            let room = OUTPUT_BYTES_MAX - (self.output.len() - self.output_sent).min(OUTPUT_BYTES_MAX);
-            let taken = &slice[..slice.len().min(room)];
-            self.output.extend_from_slice(taken);
-            total += taken.len();
-            if let Err(flood) = self.watch.handle_sent(self.now_ms, taken) {
-                self.offence.get_or_insert(Offence::Flood(flood));
-            }
-        }
-        Poll::Ready(Ok(total))
     }
 
     /// Writes the gathered output until the socket is full or the turn's limit is reached.
@@ -252,7 +174,14 @@ impl Http2Link {
             self.blocked = progress != SendProgress::Done;
             match progress {
                 SendProgress::Done | SendProgress::Yield => {}
-                SendProgress::Blocked => guard.clear_ready(),
+                SendProgress::Blocked => {
+                    guard.clear_ready();
+                    if self.output_sent >= OUTPUT_BYTES_MAX / 2 {
+                        // A client that never takes all of it must not make the buffer grow.
+                        self.output.drain(..self.output_sent);
+                        self.output_sent = 0;
+                    }
+                }
                 SendProgress::Failed(reason) => {
                     self.failed.get_or_insert((reason, None));
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -278,42 +207,5 @@ fn receive(fd: BorrowedFd<'_>, tls: Option<&mut TlsSession>, buffer: &mut [u8]) 
             Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => Received::Failed(CloseReason::ClientReset, None),
             Err(_) => Received::Failed(CloseReason::SocketFailed, None),
         };
-    }
-}
-
-/// The link as the protocol machine holds it.
-pub(crate) struct Io(pub(crate) Rc<RefCell<Http2Link>>);
-
-impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write(context, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_write(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// The gathered output is sent at the end of the turn: all responses of a turn in one call.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// The task closes the connection, as it may still have to write.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

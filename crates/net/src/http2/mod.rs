@@ -1,31 +1,27 @@
-//! HTTP/2 over the same handler: the h2 crate's protocol machine on a worker's sockets.
+//! HTTP/2 over the same handler: `flatout_http::http2` on a worker's sockets.
 //!
 //! | file | content |
 //! |---|---|
-//! | `settings` | announced settings and internal limits |
-//! | `link` | the socket or TLS session, written to once per turn, with flood detection |
-//! | `body` | response bodies without copies, and how each response ended |
-//! | `exchange` | conversion of h2 requests to replies, and of responses to heads |
-//! | `stream` | requests and responses in progress |
-//! | `intake` | request content on its way to its handler |
-//! | `streaming` | streamed responses |
+//! | `settings` | announced settings |
+//! | `link` | the socket or TLS session, written to once per turn |
+//! | `stream` | states of a stream |
 //! | `task` | one connection: its turns and its end |
-//! | `answers` | responding to its requests |
-//! | `timeouts` | its deadlines |
+//! | `requests` | requests, and their responses |
+//! | `content` | request content |
+//! | `sending` | response content, by priority |
+//! | `timeouts` | deadlines |
 //!
 //! Absent by design: server push, upgrades from HTTP/1.1, which clients no longer use, and tunnels: a handler that
 //! requests one causes a 501.
 
-pub(crate) mod answers;
-pub(crate) mod body;
-pub(crate) mod exchange;
-pub(crate) mod intake;
+mod content;
 pub(crate) mod link;
+mod requests;
+mod sending;
 pub(crate) mod settings;
-pub(crate) mod stream;
-pub(crate) mod streaming;
+mod stream;
 pub(crate) mod task;
-pub(crate) mod timeouts;
+mod timeouts;
 
 #[cfg(test)]
 pub(crate) mod tests;

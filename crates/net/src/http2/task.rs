@@ -1,30 +1,23 @@
-//! One HTTP/2 connection: its turns, its deadlines and its end.
+//! One HTTP/2 connection: its turns and its end.
 //!
-//! A turn lets the protocol machine read, responds to every received request, polls responses in progress, and writes
-//! all output in one call.
+//! A turn receives, responds to every request, polls responses in progress, sends content by priority, and writes all
+//! output in one call.
 
-use super::answers::UnreadContent;
-use super::body::{Endings, ResponseEnd, SendBody};
-use super::intake::IntakeTimeouts;
-use super::link::{Http2Link, Io};
-use super::settings::{self, WINDOWS};
-use super::stream::{Http2Exchange, ServerStream, StreamProgress};
-use super::streaming::Streaming;
-use crate::access::LoggedResponse;
+use super::link::Http2Link;
+use super::settings::{WINDOWS, config};
+use super::stream::ServerStream;
 use crate::deadline::SlotId;
 use crate::ending::{CLIENT_CLOSED, CloseReason};
 use crate::handler::Handler;
 use crate::registered::Registered;
+use crate::response::trailer_lines;
 use crate::server::connection::ServerConnection;
 use crate::server::exchanges::Peer;
 use crate::server::worker::Worker;
-use crate::windows::ConnectionWindows;
-use flatout_http::http2::flood::{Flood, Offence};
-use flatout_http::refusal::Refusal;
-use h2::server::{Connection, Handshake};
-use h2::{Error, Reason, RecvStream};
-use std::cell::RefCell;
-use std::future::Future;
+use crate::windows::AdaptiveWindows;
+use flatout_http::http2::connection::{Connection, ConnectionError, Event, Offence, Role};
+use flatout_http::http2::flood::Flood;
+use flatout_http::http2::frame::ErrorCode;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -33,17 +26,16 @@ use tokio::task::spawn_local;
 /// Bytes read and discarded after GOAWAY.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// GOAWAY with PROTOCOL_ERROR for a client without a preface: the protocol machine sends none in that case.
-const GOAWAY_NO_PREFACE: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-
 /// The logged ending of a response whose stream the client has reset.
 pub(super) const STREAM_RESET: &str = "stream_reset";
 
+/// Payload of the PING that measures a round trip.
+const PROBE_PING: u64 = u64::from_be_bytes(*b"measures");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Http2TaskState {
-    /// Waiting for the preface.
-    Preface(Box<Handshake<Io, SendBody>>),
     /// Streams are processed.
-    Open(Box<Connection<Io, SendBody>>),
+    Open,
     /// The last output is being sent.
     Closing,
     /// The sending side is closed, and received bytes are discarded: a reset would destroy the GOAWAY.
@@ -51,38 +43,36 @@ pub(super) enum Http2TaskState {
 }
 
 /// Minimum delay of the reset after an early response, in milliseconds: longer than a client needs to read the
-/// response from its socket. A guess.
+/// response from its socket. A client that receives both at once may mistake the reset for the response's end, as
+/// libcurl 7.88 does. A guess.
 const LINGERING_MS: u64 = 500;
 
-/// Lingering requests at once: this many streams leave room in the connection's window.
+/// Requests at once with complete responses whose content may still be arriving: this many streams leave room in the
+/// connection's window.
 const LINGERING_MAX: usize = 3;
-
-/// A request with a complete response whose content may still be arriving.
-pub(super) struct Lingering {
-    /// Dropping it makes the protocol machine reset the stream with NO_ERROR (RFC 9113 §8.1).
-    _content: RecvStream,
-    pub(super) until_ms: u64,
-}
 
 /// A connection that speaks HTTP/2.
 pub(crate) struct Http2Task<H: Handler> {
     pub(super) worker: Rc<Worker<H>>,
-    pub(super) origin: Peer,
-    pub(super) link: Rc<RefCell<Http2Link>>,
+    pub(super) peer: Peer,
+    pub(super) link: Http2Link,
+    pub(super) core: Connection<ServerStream>,
     pub(super) state: Http2TaskState,
-    pub(super) streams: Vec<ServerStream>,
+    /// Received bytes that are less than a frame, or wait for room in the output.
+    stash: Vec<u8>,
+    /// The stash waits for room.
+    has_unhandled: bool,
     /// Streams counted in the worker.
     streams_counted: usize,
-    pub(super) endings: Rc<Endings>,
-    /// `None` until the preface has arrived.
-    pub(super) windows: Option<Rc<ConnectionWindows>>,
-    /// Requests with complete responses whose content may still be arriving, oldest first.
-    pub(super) lingering: Vec<Lingering>,
+    pub(super) windows: AdaptiveWindows,
+    /// A PING that measures a round trip is to be sent.
+    must_probe: bool,
+    /// Streams with complete responses whose content may still be arriving, and when they are reset; oldest first.
+    pub(super) lingering: Vec<(u32, u64)>,
     /// Why the connection closes, once decided.
     pub(super) closing: Option<CloseReason>,
-    /// A GOAWAY has been sent: the client may open no more streams.
     pub(super) draining: bool,
-    pub(super) lingered_bytes: usize,
+    lingered_bytes: usize,
     pub(super) slot: Option<SlotId>,
     /// The deadline in the worker's table.
     pub(super) armed_ms: u64,
@@ -90,6 +80,8 @@ pub(crate) struct Http2Task<H: Handler> {
     pub(super) since_ms: u64,
     /// When the current fields started to arrive; `u64::MAX` if none are arriving.
     pub(super) fields_since_ms: u64,
+    /// Bytes of content put into the output.
+    pub(super) content_bytes: u64,
     /// When the client last took bytes of a response, and how many in total by then.
     pub(super) taken_ms: u64,
     pub(super) taken_bytes: u64,
@@ -100,22 +92,24 @@ pub(crate) struct Http2Task<H: Handler> {
 impl<H: Handler> Http2Task<H> {
     /// Continues with HTTP/2 on `socket` after `connection` detected it.
     pub(crate) fn spawn(worker: &Rc<Worker<H>>, socket: Registered, connection: &mut ServerConnection) {
-        let (tls, received) = connection.take_over();
-        let link = Rc::new(RefCell::new(Http2Link::new(socket, tls, received)));
-        let handshake = settings::handshake(Io(Rc::clone(&link)), &worker.settings.limits);
+        let (tls, stash) = connection.take_over();
+        let mut link = Http2Link::new(socket, tls);
+        let core = Connection::new(Role::Server, config(&worker.settings.limits), &mut link.output);
         worker.counters.http2_connections.add(1);
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
         let now_ms = worker.clock.latest().monotonic_ms;
         let task = Self {
             worker: Rc::clone(worker),
-            origin: connection.origin(),
+            peer: connection.origin(),
             link,
-            state: Http2TaskState::Preface(Box::new(handshake)),
-            streams: Vec::new(),
+            core,
+            state: Http2TaskState::Open,
+            has_unhandled: !stash.is_empty(),
+            stash,
             streams_counted: 0,
-            endings: Rc::default(),
-            windows: None,
+            windows: AdaptiveWindows::new(WINDOWS, 1, &worker.windows),
+            must_probe: false,
             lingering: Vec::new(),
             closing: None,
             draining: false,
@@ -124,6 +118,7 @@ impl<H: Handler> Http2Task<H> {
             armed_ms: u64::MAX,
             since_ms: now_ms,
             fields_since_ms: u64::MAX,
+            content_bytes: 0,
             taken_ms: now_ms,
             taken_bytes: 0,
             unacknowledged_bytes: None,
@@ -131,84 +126,86 @@ impl<H: Handler> Http2Task<H> {
         spawn_local(Box::pin(task));
     }
 
+    /// Takes the state of a stream, which is then idle.
+    pub(super) fn take(&mut self, id: u32) -> ServerStream {
+        self.core.get_mut(id).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Sets the state of a stream. Dropped if the stream is closed.
+    pub(super) fn set(&mut self, id: u32, state: ServerStream) {
+        if let Some(stream) = self.core.get_mut(id) {
+            *stream = state;
+        }
+    }
+
+    pub(super) const fn probe_if(&mut self, probes: bool) {
+        self.must_probe |= probes;
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.worker.clock.latest().monotonic_ms
+    }
+
+    /// Handles that a response is complete. If the client may still send, its stream is reset some time later (RFC 9113
+    /// §8.1).
+    pub(super) fn finish(&mut self, id: u32) {
+        if !self.core.is_receiving(id) {
+            return;
+        }
+        self.core.discard(id);
+        self.set(id, ServerStream::Idle);
+        self.lingering.push((id, self.now_ms().saturating_add(LINGERING_MS)));
+        if self.lingering.len() > LINGERING_MAX {
+            let (oldest, _) = self.lingering.remove(0);
+            self.reset_lingering(oldest);
+        }
+    }
+
+    fn reset_lingering(&mut self, id: u32) {
+        if self.core.is_open(id) {
+            self.core.reset(id, ErrorCode::NoError, &mut self.link.output);
+        }
+    }
+
+    /// Resets streams whose response is old enough, and forgets those that have ended.
+    pub(super) fn let_go(&mut self) {
+        let now_ms = self.now_ms();
+        for (id, until_ms) in std::mem::take(&mut self.lingering) {
+            if until_ms <= now_ms {
+                self.reset_lingering(id);
+            } else if self.core.is_open(id) {
+                self.lingering.push((id, until_ms));
+            }
+        }
+    }
+
+    /// Number of streams in progress.
+    pub(super) fn busy_streams(&self) -> usize {
+        self.core.stream_count().saturating_sub(self.lingering.len())
+    }
+
     /// Advances everything as far as possible. Ready when the connection is finished.
     fn go_on(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            match &mut self.state {
-                Http2TaskState::Preface(handshake) => match Pin::new(handshake.as_mut()).poll(context) {
-                    Poll::Ready(Ok(mut connection)) => {
-                        self.since_ms = self.now_ms();
-                        let windows = |pings| ConnectionWindows::new(pings, WINDOWS, 1, &self.worker.windows);
-                        self.windows = connection.ping_pong().map(windows).map(Rc::new);
-                        self.state = Http2TaskState::Open(Box::new(connection));
-                    }
-                    Poll::Ready(Err(error)) => {
-                        if error.is_go_away() {
-                            self.link.borrow_mut().append(&GOAWAY_NO_PREFACE);
-                        }
-                        let reason = self.reason_of(&error);
-                        self.begin_closing(reason);
-                    }
-                    Poll::Pending => return Poll::Pending,
-                },
-                Http2TaskState::Open(connection) => {
-                    if self.worker.draining.get() && !self.draining {
-                        self.draining = true;
-                        connection.graceful_shutdown();
-                    }
-                    if let Some(adapting) = &self.windows
-                        && let Some(windows) = adapting.poll(self.streams.len(), context)
-                    {
-                        connection.set_target_window_size(windows.connection);
-                        // Fails until the previous settings are acknowledged.
-                        if connection.set_initial_window_size(windows.stream).is_ok() {
-                            adapting.handle_told(windows);
-                        }
-                    }
-                    match connection.poll_accept(context) {
-                        Poll::Ready(Some(Ok((request, respond)))) => self.handle_request(request, respond, context),
-                        Poll::Ready(Some(Err(error))) => {
-                            let reason = self.reason_of(&error);
-                            self.begin_closing(reason);
-                        }
-                        Poll::Ready(None) => {
-                            let reason = if self.draining { CloseReason::Draining } else { CloseReason::ClientClosed };
-                            self.begin_closing(reason);
-                        }
-                        Poll::Pending => {
-                            let offence = self.link.borrow().offence();
-                            if let (Some(offence), None) = (offence, self.closing) {
-                                let (code, reason) = match offence {
-                                    Offence::Flood(flood) => (Reason::ENHANCE_YOUR_CALM, reason_of_flood(flood)),
-                                    Offence::FrameSize => (Reason::FRAME_SIZE_ERROR, CloseReason::H2Protocol),
-                                    Offence::NoSettings => (Reason::PROTOCOL_ERROR, CloseReason::H2Protocol),
-                                };
-                                connection.abrupt_shutdown(code);
-                                self.closing = Some(reason);
-                                continue;
-                            }
-                            if !self.go_on_streams(context) {
-                                return Poll::Pending;
-                            }
-                        }
+            match self.state {
+                Http2TaskState::Open => {
+                    if !self.advance(context) {
+                        return Poll::Pending;
                     }
                 }
                 Http2TaskState::Closing => {
-                    let mut link = self.link.borrow_mut();
-                    match link.poll_flush(context) {
+                    match self.link.poll_flush(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Err(_)) => return Poll::Ready(()),
                         Poll::Ready(Ok(())) => {}
                     }
-                    if link.failed().is_some() || !link.close_write() || link.has_ended() {
+                    if self.link.failed().is_some() || !self.link.close_write() || self.link.has_ended() {
                         return Poll::Ready(());
                     }
-                    drop(link);
                     self.state = Http2TaskState::Lingering;
                 }
                 Http2TaskState::Lingering => {
-                    let polled = self.link.borrow_mut().poll_discard(context);
-                    match polled {
+                    match self.link.poll_discard(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Ok(count @ 1..)) => self.lingered_bytes += count,
                         Poll::Ready(_) => return Poll::Ready(()),
@@ -221,169 +218,152 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    pub(super) fn now_ms(&self) -> u64 {
-        self.worker.clock.latest().monotonic_ms
-    }
-
-    /// Stops all streams and sends the last output.
-    fn begin_closing(&mut self, reason: CloseReason) {
-        self.closing.get_or_insert(reason);
-        self.state = Http2TaskState::Closing;
-        self.since_ms = self.now_ms();
-        // The protocol machine is gone, including its unsent data.
-        self.cut_streams();
-    }
-
-    /// Retains the rest of a request's content for a while after its response, so that the reset that ends the stream
-    /// comes in a separate packet. A client that receives both at once may mistake the reset for the response's end,
-    /// as libcurl 7.88 does.
-    pub(super) fn linger(&mut self, content: RecvStream) {
-        if content.is_end_stream() {
-            return;
+    /// Receives, or else polls streams and sends. Returns whether there may be more to do now.
+    fn advance(&mut self, context: &mut Context<'_>) -> bool {
+        if self.worker.draining.get() && !std::mem::replace(&mut self.draining, true) {
+            self.core.drain(&mut self.link.output);
         }
-        if self.lingering.len() >= LINGERING_MAX {
-            self.lingering.remove(0);
+        let received = match self.receive(context) {
+            Ok(received) => received,
+            Err(reason) => {
+                self.begin_closing(reason);
+                return true;
+            }
+        };
+        if received && self.link.room() > 0 {
+            return true;
         }
-        let until_ms = self.now_ms().saturating_add(LINGERING_MS);
-        self.lingering.push(Lingering { _content: content, until_ms });
+        let mut moved = self.poll_streams(context);
+        moved |= self.send_content();
+        self.update_windows();
+        if self.core.is_drained() {
+            self.begin_closing(CloseReason::Draining);
+            return true;
+        }
+        if self.core.is_leaving() && !self.draining && self.core.stream_count() == 0 {
+            self.begin_closing(CloseReason::ClientClosed);
+            return true;
+        }
+        // Otherwise the end of the turn writes.
+        let has_room = self.link.room() > 0 || matches!(self.link.poll_flush(context), Poll::Ready(Ok(())));
+        has_room && (moved || received || self.has_unhandled)
     }
 
-    pub(super) fn linger_over(&mut self, rest: Option<RecvStream>) {
-        if let Some(content) = rest {
-            self.linger(content);
+    /// Receives once, and handles what has arrived. Returns whether anything was handled.
+    fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, CloseReason> {
+        if self.link.room() == 0 {
+            return Ok(false);
+        }
+        let worker = Rc::clone(&self.worker);
+        if std::mem::take(&mut self.has_unhandled) {
+            let stash = std::mem::take(&mut self.stash);
+            self.handle_input(&stash)?;
+            return Ok(true);
+        }
+        let mut input = worker.input.borrow_mut();
+        match self.link.poll_receive(context, &mut input) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(0)) => Err(CloseReason::ClientClosed),
+            Poll::Ready(Ok(count)) => {
+                if self.stash.is_empty() {
+                    self.handle_input(&input[..count])?;
+                } else {
+                    let mut stash = std::mem::take(&mut self.stash);
+                    stash.extend_from_slice(&input[..count]);
+                    self.handle_input(&stash)?;
+                }
+                Ok(true)
+            }
+            Poll::Ready(Err(_)) => {
+                let (reason, failure) = self.link.failed().unwrap_or((CloseReason::ClientReset, None));
+                if let Some(failure) = failure {
+                    worker.counters.tls_failures[failure as usize].add(1);
+                }
+                Err(reason)
+            }
         }
     }
 
-    /// Drops requests whose response is old enough: the protocol machine resets their streams.
-    pub(super) fn let_go(&mut self) {
+    /// Handles `input` while there is room for responses, and stashes the rest.
+    fn handle_input(&mut self, mut input: &[u8]) -> Result<(), CloseReason> {
+        let worker = Rc::clone(&self.worker);
+        let mut fields = worker.fields.borrow_mut();
         let now_ms = self.now_ms();
-        self.lingering.retain(|lingering| lingering.until_ms > now_ms);
-    }
-
-    /// Finishes a streamed response.
-    pub(super) fn end_streaming(&mut self, mut streaming: Box<Streaming>, ended: ResponseEnd) {
-        self.log_ended(&streaming, ended);
-        if ended == ResponseEnd::Sent {
-            self.linger_over(streaming.take_rest());
-        }
-    }
-
-    fn cut_streams(&mut self) {
-        self.lingering.clear();
-        for stream in std::mem::take(&mut self.streams) {
-            match stream {
-                ServerStream::Receiving(receiving) => self.log_unanswered(&receiving.exchange),
-                ServerStream::Awaiting(awaiting) => self.log_unanswered(&awaiting.exchange),
-                ServerStream::Sending(mut sending) => {
-                    sending.end(ResponseEnd::Cut);
+        loop {
+            if self.link.room() == 0 {
+                self.has_unhandled = true;
+                break;
+            }
+            let event = self.core.handle(now_ms, &mut input, &mut fields, &mut self.link.output).map_err(reason_of)?;
+            match event {
+                None => break,
+                Some(Event::Request { stream, ends }) => self.handle_request(stream, ends, &fields),
+                Some(Event::Data { stream, bytes, ends }) => {
+                    self.handle_content(stream, bytes, ends).map_err(reason_of)?;
                 }
-                ServerStream::Streaming(streaming) => self.log_ended(&streaming, ResponseEnd::Cut),
+                Some(Event::Trailers { stream }) => self.handle_trailers(stream, trailer_lines(fields.iter())),
+                Some(Event::Reset { data, .. }) => self.handle_reset(data),
+                Some(Event::Malformed { .. }) => worker.counters.http2_streams_cut.add(1),
+                Some(Event::Acknowledged(PROBE_PING)) => self.windows.handle_acknowledged(),
+                Some(Event::Acknowledged(payload)) => {
+                    self.core.handle_drained(payload, &mut self.link.output);
+                }
+                Some(Event::GoAway { code: ErrorCode::NoError, .. } | Event::Response { .. }) => {}
+                Some(Event::GoAway { .. }) => return Err(CloseReason::H2ClientError),
             }
         }
+        self.stash = input.to_vec();
+        Ok(())
     }
 
-    fn reason_of(&self, error: &Error) -> CloseReason {
-        let link = self.link.borrow();
-        if let Some((reason, failure)) = link.failed() {
-            if let Some(failure) = failure {
-                self.worker.counters.tls_failures[failure as usize].add(1);
-            }
-            return reason;
-        }
-        match error.reason() {
-            _ if error.is_io() => CloseReason::ClientClosed,
-            Some(Reason::NO_ERROR) if error.is_remote() => CloseReason::ClientClosed,
-            _ if error.is_remote() => CloseReason::H2ClientError,
-            Some(Reason::ENHANCE_YOUR_CALM) => CloseReason::H2Excess,
-            _ => CloseReason::H2Protocol,
-        }
-    }
-
-    /// Polls streams in progress. Returns whether the protocol machine received data from them.
-    fn go_on_streams(&mut self, context: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        let mut index = 0;
-        while index < self.streams.len() {
-            let stream = self.streams.swap_remove(index);
-            let settings = &self.worker.settings;
-            match stream.go_on(&settings.limits, IntakeTimeouts::new(self.now_ms(), &settings.timeouts), context) {
-                StreamProgress::Wait(stream) => {
-                    self.put_back(index, stream);
-                    index += 1;
-                    continue;
-                }
-                StreamProgress::Sent(stream) => {
-                    self.put_back(index, stream);
-                    index += 1;
-                }
-                StreamProgress::Answer(respond, response, exchange, intake) => {
-                    self.answer_described(respond, *response, exchange, intake.map(UnreadContent::Intake), context);
-                }
-                StreamProgress::Ended(streaming, ended) => self.end_streaming(streaming, ended),
-                StreamProgress::TooLarge(respond, exchange, rest) => {
-                    self.refuse(respond, Refusal::BodyTooLarge, &exchange, None, Some(rest));
-                }
-                StreamProgress::Cut(exchange) => {
-                    self.log_unanswered(&exchange);
-                    self.worker.commit(STREAM_RESET);
-                }
-                StreamProgress::Over => {}
-            }
-            moved = true;
+    /// Polls streams in progress. Returns whether any made progress.
+    fn poll_streams(&mut self, context: &mut Context<'_>) -> bool {
+        let (mut moved, mut index) = (false, 0);
+        while let Some(id) = self.core.id_at(index) {
+            moved |= self.poll_stream(id, context);
+            index += usize::from(self.core.id_at(index) == Some(id));
         }
         moved
     }
 
-    /// Puts a stream back at its index.
-    fn put_back(&mut self, index: usize, stream: ServerStream) {
-        self.streams.push(stream);
-        let last = self.streams.len() - 1;
-        self.streams.swap(index, last);
-    }
-
-    /// Logs a request without response: the client reset its stream, or the connection closes.
-    fn log_unanswered(&self, exchange: &Http2Exchange) {
-        let outcome = self.closing.map_or(CLIENT_CLOSED, CloseReason::unanswered_outcome);
-        let answer = || LoggedResponse::refused(0, 0, outcome, 0, exchange.started_ns).with_source(&exchange.source);
-        self.worker.stage_described(exchange.description.as_ref(), answer);
-        self.worker.counters.http2_streams_cut.add(1);
-        if let Some(reason) = self.closing {
-            self.worker.commit(reason.name());
+    /// Announces windows that have grown, and measures the next round trip.
+    fn update_windows(&mut self) {
+        let streams = self.busy_streams();
+        if let Some(windows) = self.windows.wanted(streams)
+            && self.core.is_acknowledged()
+        {
+            self.core.set_windows(windows, &mut self.link.output);
+            self.windows.handle_announced(windows);
+        }
+        if std::mem::take(&mut self.must_probe) {
+            self.core.ping(PROBE_PING, &mut self.link.output);
         }
     }
 
-    /// Logs the end of a streamed response.
-    pub(super) fn log_ended(&self, streaming: &Streaming, ended: ResponseEnd) {
-        self.worker.stage_described(streaming.exchange.description.as_ref(), || streaming.answer());
-        if ended != ResponseEnd::Sent {
-            self.worker.counters.http2_streams_cut.add(1);
-        }
-        self.worker.commit(self.name_of(ended));
+    /// Stops all streams and sends the last output.
+    pub(super) fn begin_closing(&mut self, reason: CloseReason) {
+        self.closing.get_or_insert(reason);
+        self.state = Http2TaskState::Closing;
+        self.since_ms = self.now_ms();
+        self.cut_streams();
     }
 
-    /// The logged name of an ending.
-    fn name_of(&self, ended: ResponseEnd) -> &'static str {
-        match ended {
-            ResponseEnd::Sent => "sent",
-            ResponseEnd::Cut => self.closing.map_or(STREAM_RESET, CloseReason::name),
-            ResponseEnd::Failed(reason) => reason.name(),
+    fn cut_streams(&mut self) {
+        self.lingering.clear();
+        let name = self.closing.unwrap_or(CloseReason::ClientClosed).name();
+        let streams: Vec<_> = self.core.iter_mut().map(|(_, stream)| std::mem::take(stream)).collect();
+        for stream in streams {
+            self.log_cut(stream, name);
         }
     }
 
-    /// Commits log lines of responses that ended in this turn.
-    fn commit_ended(&mut self) {
-        for rest in self.endings.take_rests() {
-            self.linger(rest);
-        }
-        self.worker.counters.http2_streams_cut.add(self.endings.take_cut());
-        for (staged, ended) in self.endings.take_ended() {
-            self.worker.commit_staged(&staged, self.name_of(ended));
-        }
+    pub(super) fn unanswered_outcome(&self) -> &'static str {
+        self.closing.map_or(CLIENT_CLOSED, CloseReason::unanswered_outcome)
     }
 
     fn take_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let worker = Rc::clone(&self.worker);
-        let now = worker.clock.read();
+        worker.clock.read();
         let slot = *self.slot.get_or_insert_with(|| worker.deadlines.borrow_mut().insert(context.waker().clone()));
         if worker.deadlines.borrow().has_calls() {
             let call = worker.deadlines.borrow_mut().take_call(slot);
@@ -393,18 +373,18 @@ impl<H: Handler> Http2Task<H> {
             }
         }
         let mut spare = worker.output.take();
-        self.link.borrow_mut().begin_turn(now.monotonic_ms, &mut spare);
+        self.link.begin_turn(&mut spare);
         let over = self.go_on(context);
-        let flushed = self.link.borrow_mut().end_turn(&mut spare, context);
+        let flushed = self.link.end_turn(&mut spare, context);
         worker.output.replace(spare);
         if let Poll::Ready(Err(_)) = flushed {
-            let reason = self.link.borrow().failed().map_or(CloseReason::ClientReset, |(reason, _)| reason);
+            let reason = self.link.failed().map_or(CloseReason::ClientReset, |(reason, _)| reason);
             self.closing.get_or_insert(reason);
             return Poll::Ready(());
         }
         self.note_progress();
-        self.commit_ended();
-        self.count_streams(self.streams.len());
+        self.lingering.retain(|(id, _)| self.core.is_open(*id));
+        self.count_streams(self.busy_streams());
         self.arm(slot);
         over
     }
@@ -420,11 +400,7 @@ impl<H: Handler> Http2Task<H> {
     fn handle_close(&mut self) {
         let reason = *self.closing.get_or_insert(CloseReason::ClientClosed);
         self.cut_streams();
-        drop(self.endings.take_rests());
-        // Unsent responses are dropped with it.
-        self.state = Http2TaskState::Closing;
-        self.commit_ended();
-        let (received, sent) = self.link.borrow_mut().take_counts();
+        let (received, sent) = self.link.take_counts();
         self.worker.counters.bytes_received.add(received);
         self.worker.counters.bytes_sent.add(sent);
         self.worker.counters.closes[reason as usize].add(1);
@@ -457,16 +433,20 @@ impl<H: Handler> Drop for Http2Task<H> {
     }
 }
 
-const fn reason_of_flood(flood: Flood) -> CloseReason {
-    match flood {
-        Flood::RapidReset => CloseReason::H2RapidReset,
-        Flood::MadeYouReset => CloseReason::H2MadeYouReset,
-        Flood::Ping => CloseReason::H2PingFlood,
-        Flood::Settings => CloseReason::H2SettingsFlood,
-        Flood::Continuation => CloseReason::H2ContinuationFlood,
-        Flood::EmptyData => CloseReason::H2EmptyDataFlood,
-        Flood::WindowUpdate => CloseReason::H2WindowUpdateFlood,
-        Flood::TableSize => CloseReason::H2TableSizeFlood,
-        Flood::Other => CloseReason::H2FrameFlood,
+const fn reason_of(error: ConnectionError) -> CloseReason {
+    match error.offence {
+        Offence::Protocol => CloseReason::H2Protocol,
+        Offence::Excess => CloseReason::H2Excess,
+        Offence::Flood(flood) => match flood {
+            Flood::RapidReset => CloseReason::H2RapidReset,
+            Flood::MadeYouReset => CloseReason::H2MadeYouReset,
+            Flood::Ping => CloseReason::H2PingFlood,
+            Flood::Settings => CloseReason::H2SettingsFlood,
+            Flood::Continuation => CloseReason::H2ContinuationFlood,
+            Flood::EmptyData => CloseReason::H2EmptyDataFlood,
+            Flood::WindowUpdate => CloseReason::H2WindowUpdateFlood,
+            Flood::TableSize => CloseReason::H2TableSizeFlood,
+            Flood::Other => CloseReason::H2FrameFlood,
+        },
     }
 }

@@ -7,42 +7,31 @@ use crate::ending::CloseReason;
 use crate::handler::Handler;
 use crate::server::task::DRAIN_IDLE_MS;
 use crate::socket::unacknowledged_bytes;
-use h2::Reason;
+use flatout_http::http2::frame::ErrorCode;
 
 impl<H: Handler> Http2Task<H> {
     /// Updates the time since which the client has made no progress.
     pub(super) fn note_progress(&mut self) {
         let now_ms = self.now_ms();
-        let (received, sent) = self.link.borrow_mut().take_counts();
+        let (received, sent) = self.link.take_counts();
         self.worker.counters.bytes_received.add(received);
         self.worker.counters.bytes_sent.add(sent);
-        let link = self.link.borrow();
+        let is_blocked = self.link.is_blocked();
         // While a response is blocked, bytes taken by the kernel count; otherwise only content does, or pings would.
-        let content_bytes = self.endings.sent_bytes();
-        let idle = !link.is_blocked() && !self.is_sending();
-        if idle || content_bytes != self.taken_bytes || link.is_blocked() && sent > 0 {
-            (self.taken_ms, self.taken_bytes) = (now_ms, content_bytes);
+        let is_idle = !is_blocked && !self.is_sending();
+        if is_idle || self.content_bytes != self.taken_bytes || is_blocked && sent > 0 {
+            (self.taken_ms, self.taken_bytes) = (now_ms, self.content_bytes);
             self.unacknowledged_bytes = None;
         }
-        self.fields_since_ms = if link.is_within_fields() { self.fields_since_ms.min(now_ms) } else { u64::MAX };
+        self.fields_since_ms = if self.core.is_within_fields() { self.fields_since_ms.min(now_ms) } else { u64::MAX };
         // Only requests keep a connection open: pings do not.
-        if self.is_busy() && matches!(self.state, Http2TaskState::Open(_)) {
+        if self.busy_streams() > 0 && self.state == Http2TaskState::Open {
             self.since_ms = now_ms;
         }
     }
 
     fn is_sending(&self) -> bool {
-        self.endings.unsent() > 0
-            || self.streams.iter().any(|stream| match stream {
-                ServerStream::Sending(_) => true,
-                // A slow source is not the client's fault.
-                ServerStream::Streaming(streaming) => streaming.is_blocked(),
-                ServerStream::Receiving(_) | ServerStream::Awaiting(_) => false,
-            })
-    }
-
-    pub(super) fn is_busy(&self) -> bool {
-        self.endings.unsent() > 0 || !self.streams.is_empty()
+        self.core.iter().any(|(_, stream)| stream.is_sending())
     }
 
     /// The earliest deadline, and the close reason if it passes.
@@ -51,21 +40,14 @@ impl<H: Handler> Http2Task<H> {
         let write = (self.taken_ms.saturating_add(timeouts.write_timeout_ms), CloseReason::WriteTimeout);
         let closing = self.closing.unwrap_or(CloseReason::ClientClosed);
         match self.state {
-            Http2TaskState::Preface(_) => {
-                return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
-            }
             Http2TaskState::Closing | Http2TaskState::Lingering => {
                 return (self.since_ms.saturating_add(timeouts.linger_timeout_ms), closing);
             }
             // The preface includes the client's SETTINGS (RFC 9113 §3.4).
-            Http2TaskState::Open(_) if self.closing.is_none() && !self.link.borrow().has_begun() => {
+            Http2TaskState::Open if !self.core.has_begun() => {
                 return (self.since_ms.saturating_add(timeouts.handshake_timeout_ms), CloseReason::PrefaceTimeout);
             }
-            Http2TaskState::Open(_) => {}
-        }
-        if self.closing.is_some() {
-            // A GOAWAY that the client does not read.
-            return (self.taken_ms.saturating_add(timeouts.linger_timeout_ms), closing);
+            Http2TaskState::Open => {}
         }
         let mut earliest = (u64::MAX, closing);
         let mut consider = |deadline: (u64, CloseReason)| {
@@ -73,9 +55,9 @@ impl<H: Handler> Http2Task<H> {
                 earliest = deadline;
             }
         };
-        if self.link.borrow().is_blocked() || self.is_sending() {
+        if self.link.is_blocked() || self.is_sending() {
             consider(write);
-        } else if self.streams.is_empty() {
+        } else if self.busy_streams() == 0 {
             let drains = self.draining && !self.worker.handing_over.get();
             let (timeout_ms, reason) = if drains {
                 (DRAIN_IDLE_MS, CloseReason::Draining)
@@ -87,11 +69,11 @@ impl<H: Handler> Http2Task<H> {
         if self.fields_since_ms < u64::MAX {
             consider((self.fields_since_ms.saturating_add(timeouts.head_timeout_ms), CloseReason::HeadTimeout));
         }
-        if let Some(lingering) = self.lingering.first() {
-            consider((lingering.until_ms, CloseReason::RefusedBody));
+        if let Some((_, until_ms)) = self.lingering.first() {
+            consider((*until_ms, CloseReason::RefusedBody));
         }
-        for stream in &self.streams {
-            consider((content_deadline_ms(stream), CloseReason::BodyTimeout));
+        for (_, stream) in self.core.iter() {
+            consider((stream.content_deadline_ms(), CloseReason::BodyTimeout));
         }
         earliest
     }
@@ -116,8 +98,8 @@ impl<H: Handler> Http2Task<H> {
                 self.since_ms = self.now_ms();
                 None
             }
-            Call::GiveWay if !self.is_busy() => {
-                self.shut(Reason::NO_ERROR, CloseReason::DescriptorPressure);
+            Call::GiveWay if self.busy_streams() == 0 => {
+                self.shut(CloseReason::DescriptorPressure);
                 None
             }
             Call::GiveWay => None,
@@ -141,28 +123,29 @@ impl<H: Handler> Http2Task<H> {
                 None
             }
             CloseReason::IdleTimeout | CloseReason::Draining | CloseReason::HeadTimeout
-                if matches!(self.state, Http2TaskState::Open(_)) && self.closing.is_none() =>
+                if self.state == Http2TaskState::Open =>
             {
-                self.shut(Reason::NO_ERROR, reason);
+                self.shut(reason);
                 None
             }
+            // Streams that were let go have been reset.
+            CloseReason::RefusedBody => None,
             reason => Some(reason),
         }
     }
 
     /// Tells the client that the connection closes now.
-    fn shut(&mut self, why: Reason, reason: CloseReason) {
-        if let Http2TaskState::Open(connection) = &mut self.state {
-            connection.abrupt_shutdown(why);
-            self.taken_ms = self.worker.clock.latest().monotonic_ms;
-            self.closing.get_or_insert(reason);
+    fn shut(&mut self, reason: CloseReason) {
+        if self.state == Http2TaskState::Open {
+            self.core.shut(ErrorCode::NoError, &mut self.link.output);
+            self.begin_closing(reason);
         }
     }
 
     /// Returns whether the client has taken nothing for a whole timeout; see `ServerConnection::is_stuck`.
     fn is_stuck(&mut self) -> bool {
         let before = self.unacknowledged_bytes;
-        self.unacknowledged_bytes = unacknowledged_bytes(self.link.borrow().socket().fd()).ok();
+        self.unacknowledged_bytes = unacknowledged_bytes(self.link.socket().fd()).ok();
         match (before, self.unacknowledged_bytes) {
             (None, now) => now.is_none(),
             (Some(before), now) => now.is_none_or(|now| now >= before),
@@ -172,29 +155,21 @@ impl<H: Handler> Http2Task<H> {
     /// Sends 408 for every request whose content is late.
     fn refuse_slow_bodies(&mut self) {
         let now_ms = self.now_ms();
-        let is_slow = |stream: &mut ServerStream| content_deadline_ms(stream) <= now_ms;
-        let slow: Vec<_> = self.streams.extract_if(.., is_slow).collect();
-        for stream in slow {
-            let (respond, exchange, rest) = match stream {
-                ServerStream::Receiving(receiving) => (receiving.respond, receiving.exchange, Some(receiving.content)),
-                ServerStream::Awaiting(awaiting) => {
-                    let rest = awaiting.intake.map(|intake| intake.cut(CloseReason::BodyTimeout));
-                    (awaiting.respond, awaiting.exchange, rest)
+        let is_slow = |(id, stream): (u32, &ServerStream)| (stream.content_deadline_ms() <= now_ms).then_some(id);
+        let slow: Vec<u32> = self.core.iter().filter_map(is_slow).collect();
+        for id in slow {
+            let record = match self.take(id) {
+                ServerStream::Receiving(receiving) => receiving.record,
+                ServerStream::Pending(mut pending) => {
+                    if let Some(intake) = &mut pending.intake {
+                        intake.cut(CloseReason::BodyTimeout);
+                    }
+                    std::mem::take(&mut pending.response.record)
                 }
-                // After the response has started, its handler and the client decide how long the rest takes.
-                ServerStream::Sending(_) | ServerStream::Streaming(_) => continue,
+                ServerStream::Idle | ServerStream::Sending(_) | ServerStream::Streaming(_) => continue,
             };
             let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
-            self.answer_error(respond, error, &exchange, None, rest);
+            self.respond_with_error(id, error, &record, None);
         }
-    }
-}
-
-/// When the client must have sent more of this stream's content; `u64::MAX` if none is awaited.
-fn content_deadline_ms(stream: &ServerStream) -> u64 {
-    match stream {
-        ServerStream::Receiving(receiving) => receiving.deadline_ms,
-        ServerStream::Awaiting(awaiting) => awaiting.intake.as_ref().map_or(u64::MAX, |intake| intake.deadline_ms()),
-        ServerStream::Sending(_) | ServerStream::Streaming(_) => u64::MAX,
     }
 }

@@ -13,7 +13,8 @@ use crate::runtime::build_server_runtime;
 use crate::timer::Timer;
 use crate::tls::TlsServer;
 use crate::windows::WindowBudget;
-use http::HeaderValue;
+use flatout_http::http2::fields::FieldBlock;
+use flatout_http::http2::hpack::encode_field;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -61,8 +62,10 @@ pub(crate) struct Worker<H> {
     pub(crate) clock: DateClock,
     /// For listeners that use TLS.
     pub(crate) tls: Option<Arc<TlsServer>>,
-    /// The Date in HTTP/2 form, and its second.
-    pub(crate) http2_date: RefCell<(i64, HeaderValue)>,
+    /// The field Date in HTTP/2 form, and its second.
+    http2_date: RefCell<(i64, Vec<u8>)>,
+    /// The field section of the HTTP/2 request being handled.
+    pub(crate) fields: RefCell<FieldBlock>,
     pub(crate) input: RefCell<Box<[u8]>>,
     pub(crate) output: RefCell<Vec<u8>>,
     pub(crate) deadlines: RefCell<Deadlines>,
@@ -163,17 +166,16 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// The Date's value for HTTP/2, as of the clock's last reading.
-    pub(crate) fn http2_date(&self) -> HeaderValue {
+    /// Appends the field Date for HTTP/2, as of the clock's last reading.
+    pub(crate) fn append_http2_date(&self, output: &mut Vec<u8>) {
         let unix_s = self.clock.latest().unix_s;
-        let mut date = self.http2_date.borrow_mut();
-        if date.0 != unix_s {
-            // A date consists of letters, digits, commas and colons.
-            if let Ok(value) = HeaderValue::from_bytes(&self.clock.date()) {
-                *date = (unix_s, value);
-            }
+        let (date_s, field) = &mut *self.http2_date.borrow_mut();
+        if *date_s != unix_s {
+            field.clear();
+            encode_field(b"date", &self.clock.date(), field);
+            *date_s = unix_s;
         }
-        date.1.clone()
+        output.extend_from_slice(field);
     }
 
     pub(crate) fn give_back_output(&self) {
@@ -255,7 +257,8 @@ pub fn run_worker<H: Handler>(
         counters: parts.counters,
         clock: DateClock::new(),
         tls: parts.tls,
-        http2_date: RefCell::new((i64::MIN, HeaderValue::from_static(""))),
+        http2_date: RefCell::new((i64::MIN, Vec::new())),
+        fields: RefCell::new(FieldBlock::new()),
         input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
         output: RefCell::new(Vec::new()),
         deadlines: RefCell::new(Deadlines::default()),

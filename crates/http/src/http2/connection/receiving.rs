@@ -516,7 +516,18 @@ impl<T: Default> Connection<T> {
         Ok(closed.map(|data| Event::Reset { stream: id, code, by_peer: false, data }))
     }
 
-    /// Handles content that nobody reads.
+    /// Returns credit for content that nobody reads.
+    pub fn discard_data(
+        &mut self,
+        now_ms: u64,
+        id: u32,
+        bytes: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<(), ConnectionError> {
+        self.release(id, bytes, output);
+        self.handle_discarded(now_ms, bytes).inspect_err(|error| self.fail(*error, output))
+    }
+
     fn handle_discarded(&mut self, now_ms: u64, bytes: usize) -> Result<(), ConnectionError> {
         match &mut self.guard {
             Some(guard) if bytes > 0 => {

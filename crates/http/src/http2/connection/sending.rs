@@ -72,11 +72,9 @@ impl<T> Connection<T> {
         usize::try_from(window).unwrap_or(0).min(PAYLOAD_BYTES_MAX)
     }
 
-    /// Appends the head of a DATA frame. The caller appends `bytes` of content, at most [`Self::data_room`]. Ends this
-    /// side of the stream if `ends`.
-    pub fn send_data_head(&mut self, id: u32, bytes: usize, ends: bool, output: &mut Vec<u8>) {
-        let flags = if ends { flag::END_STREAM } else { 0 };
-        output.extend_from_slice(&FrameHead { payload_bytes: bytes, kind: kind::DATA, flags, stream: id }.to_bytes());
+    /// The head of a DATA frame with `bytes` of content, at most [`Self::data_room`], which the caller appends with its
+    /// content. Ends this side of the stream if `ends`.
+    pub fn send_data(&mut self, id: u32, bytes: usize, ends: bool) -> [u8; HEAD_BYTES] {
         self.send_window -= bytes as i64;
         self.data_frames += 1;
         if let Some(stream) = self.streams.get_mut(id) {
@@ -87,6 +85,8 @@ impl<T> Connection<T> {
         if ends {
             self.end(id);
         }
+        let flags = if ends { flag::END_STREAM } else { 0 };
+        FrameHead { payload_bytes: bytes, kind: kind::DATA, flags, stream: id }.to_bytes()
     }
 
     /// The stream to serve next, of those that `wants` approves and whose windows are open: by urgency; within one,

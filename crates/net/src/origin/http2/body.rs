@@ -90,7 +90,9 @@ impl Http2Body {
             }
         }
         match self.stream.poll_trailers(context) {
-            Poll::Ready(Ok(trailers)) => Poll::Ready(IncomingPiece::End(trailers.as_ref().and_then(trailer_lines))),
+            Poll::Ready(Ok(trailers)) => Poll::Ready(IncomingPiece::End(trailers.as_ref().and_then(|trailers| {
+                trailer_lines(trailers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
+            }))),
             Poll::Ready(Err(error)) if self.is_whole_all_the_same(&error) => Poll::Ready(IncomingPiece::End(None)),
             Poll::Ready(Err(_)) => Poll::Ready(self.fail(OriginFailure::CutBody)),
             Poll::Pending => self.poll_late(context),

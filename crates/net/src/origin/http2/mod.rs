@@ -9,7 +9,7 @@ use super::connect::connect;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
 use super::timeouts::{DeadlineTimer, now_ms};
-use crate::windows::ConnectionWindows;
+use crate::windows::{AdaptiveWindows, ConnectionWindows};
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
 use flatout_http::http2::window::Windows;
@@ -205,7 +205,8 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
         .ok_or(failed(OriginFailure::ConnectTimeout))?
         .map_err(|_| failed(OriginFailure::H2Failed))?;
     let ping_pong = connection.ping_pong().ok_or(failed(OriginFailure::H2Failed))?;
-    let windows = ConnectionWindows::new(ping_pong, WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
+    let adaptive = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
+    let windows = ConnectionWindows::new(ping_pong, adaptive);
     let windows = Rc::new(windows);
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
@@ -221,7 +222,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
                 connection.set_target_window_size(windows.connection);
                 // Fails until the previous settings are acknowledged, which wakes this task.
                 if connection.set_initial_window_size(windows.stream).is_ok() {
-                    adapting.handle_told(windows);
+                    adapting.handle_announced(windows);
                 }
             }
             Pin::new(&mut connection).poll(context)

@@ -23,13 +23,13 @@ fn a_response_respects_both_windows_and_ends_its_stream() {
     output.clear();
     connection.send_fields(1, false, &mut output, |output| encode_status(200, output));
     assert_eq!((connection.data_room(1), connection.next_sender(|_| true)), (10, Some(1)));
-    connection.send_data_head(1, 10, false, &mut output);
+    output.extend_from_slice(&connection.send_data(1, 10, false));
     output.extend_from_slice(&[0; 10]);
     assert_eq!((connection.data_room(1), connection.next_sender(|_| true)), (0, None));
     let mut more = Vec::new();
     exchange(&mut connection, &mut more, &frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 5]));
     assert_eq!(connection.data_room(1), 5);
-    connection.send_data_head(1, 0, true, &mut output);
+    output.extend_from_slice(&connection.send_data(1, 0, true));
     assert_eq!((connection.stream_count(), connection.data_room(1)), (0, 0));
     let sent: Vec<_> = frames(&output).into_iter().map(|(kind, flags, ..)| (kind, flags)).collect();
     assert_eq!(sent, [(kind::HEADERS, flag::END_HEADERS), (kind::DATA, 0), (kind::DATA, flag::END_STREAM)]);
@@ -46,7 +46,7 @@ fn urgent_responses_go_first_and_incremental_ones_take_turns() {
             *wants = u32::from(open.contains(&id));
         }
         let id = connection.next_sender(|wants| *wants == 1).unwrap();
-        connection.send_data_head(id, 1, false, &mut Vec::new());
+        connection.send_data(id, 1, false);
         id
     };
     assert_eq!((serve(&mut connection, &[1, 3, 5, 7]), serve(&mut connection, &[1, 3, 5, 7])), (7, 7));
@@ -119,7 +119,7 @@ fn both_roles_understand_each_other() {
     let mut server: Connection<u32> = Connection::new(Role::Server, CONFIG, &mut to_client);
     let id = client.open(false).unwrap();
     client.send_fields(id, false, &mut to_server, |output| output.extend_from_slice(&request("POST", &[])));
-    client.send_data_head(id, 3, false, &mut to_server);
+    to_server.extend_from_slice(&client.send_data(id, 3, false));
     to_server.extend_from_slice(b"abc");
     client.send_fields(id, true, &mut to_server, |output| output.extend_from_slice(&fields(&[("x-end", "1")])));
     assert!(to_server.starts_with(PREFACE));
@@ -130,7 +130,7 @@ fn both_roles_understand_each_other() {
         encode_status(200, output);
         encode_field(b"content-length", b"2", output);
     });
-    server.send_data_head(1, 2, true, &mut to_client);
+    to_client.extend_from_slice(&server.send_data(1, 2, true));
     to_client.extend_from_slice(b"ok");
     to_server.clear();
     let events = exchange(&mut client, &mut to_server, &to_client);

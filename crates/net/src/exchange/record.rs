@@ -1,0 +1,77 @@
+//! The logged data of an exchange, retained until it has ended.
+
+use crate::access::{Description, LoggedResponse};
+use crate::handler::{Handler, LogSource};
+use crate::response::Response;
+use crate::server::worker::Worker;
+use std::rc::Rc;
+
+/// A request whose response is delayed, streamed, or not fully sent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ExchangeRecord {
+    pub(crate) to_head: bool,
+    pub(crate) started_ns: u64,
+    /// `None` if nothing is logged.
+    pub(crate) description: Option<Description>,
+    /// The log and site to record if the handler's response is never sent.
+    pub(crate) source: LogSource,
+}
+
+impl ExchangeRecord {
+    /// Stages the line of this request with `response`.
+    pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, response: &Response) {
+        let logged = || LoggedResponse::of(response, self.to_head, self.started_ns);
+        worker.stage_described(self.description.as_ref(), logged);
+    }
+
+    /// Stages the line of this request with a response that is not the handler's; a `status` of 0 is none.
+    pub(crate) fn stage_without_response<H: Handler>(
+        &self,
+        worker: &Worker<H>,
+        status: u16,
+        body_bytes: u64,
+        outcome: &'static str,
+    ) {
+        worker.stage_described(self.description.as_ref(), || {
+            LoggedResponse::refused(0, status, outcome, body_bytes, self.started_ns).with_source(&self.source)
+        });
+    }
+}
+
+/// The logged data of a response, retained until it has ended.
+#[derive(Debug)]
+pub(crate) struct ResponseOutline {
+    log: u8,
+    status: u16,
+    outcome: &'static str,
+    user: Option<Rc<str>>,
+    site: Option<Rc<str>>,
+    cache: Option<&'static str>,
+}
+
+impl ResponseOutline {
+    pub(crate) fn new(response: &Response) -> Self {
+        Self {
+            log: response.log,
+            status: response.status,
+            outcome: response.outcome.name(),
+            user: response.user.clone(),
+            site: response.site.clone(),
+            cache: response.cache,
+        }
+    }
+
+    /// The log's view of the response, of which `body_bytes` were sent.
+    pub(crate) fn logged(&self, body_bytes: u64, started_ns: u64) -> LoggedResponse<'_> {
+        LoggedResponse {
+            log: self.log,
+            status: self.status,
+            body_bytes,
+            outcome: self.outcome,
+            started_ns,
+            user: self.user.as_deref(),
+            site: self.site.as_deref(),
+            cache: self.cache,
+        }
+    }
+}
