@@ -113,6 +113,8 @@ pub struct Connection<T> {
     streams: StreamTable<T>,
     /// Bytes of the client's preface still to come.
     preface_left: usize,
+    /// Bytes of an oversized payload still to be skipped.
+    skip_bytes: usize,
     /// The peer's first SETTINGS has arrived.
     has_begun: bool,
     section: Option<OpenSection>,
@@ -172,6 +174,7 @@ impl<T> Connection<T> {
             guard: (role == Role::Server).then(FloodGuard::new),
             streams: StreamTable::new(),
             preface_left: if role == Role::Server { PREFACE.len() } else { 0 },
+            skip_bytes: 0,
             has_begun: false,
             section: None,
             peer: PeerSettings { initial_window: i64::from(WINDOW_BYTES), streams_max: u32::MAX },

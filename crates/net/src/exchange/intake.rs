@@ -101,4 +101,3 @@ impl Default for Intake {
         Self { writer: None, waits_for_client: false, round_bytes: 0, rounds: 0 }
     }
 }
-

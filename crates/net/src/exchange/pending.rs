@@ -28,11 +28,7 @@ impl PendingResponse {
     }
 
     /// Polls the response, and calls `send` with each valid interim response before it.
-    pub(crate) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-        mut send: impl FnMut(&InterimResponse),
-    ) -> Poll<Response> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, mut send: impl FnMut(&InterimResponse)) -> Poll<Response> {
         let polled = Pin::new(&mut self.response).poll(context);
         if let Some(interims) = &self.interims {
             while let Poll::Ready(interim) = interims.poll_next(context) {

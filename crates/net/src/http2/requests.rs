@@ -290,5 +290,4 @@ impl<H: Handler> Http2Task<H> {
     fn closing_name(&self) -> &'static str {
         self.closing.map_or(STREAM_RESET, |reason| reason.name())
     }
-
 }

@@ -244,9 +244,11 @@ impl<H: Handler> Http2Task<H> {
             self.begin_closing(CloseReason::ClientClosed);
             return true;
         }
-        // Otherwise the end of the turn writes.
-        let has_room = self.link.room() > 0 || matches!(self.link.poll_flush(context), Poll::Ready(Ok(())));
-        has_room && (moved || received || self.has_unhandled)
+        if self.link.room() == 0 {
+            return matches!(self.link.poll_flush(context), Poll::Ready(Ok(())));
+        }
+        // The end of the turn writes.
+        moved || received || self.has_unhandled
     }
 
     /// Receives once, and handles what has arrived. Returns whether anything was handled.

@@ -108,12 +108,24 @@ impl<T: Default> Connection<T> {
             *input = &input[count..];
             self.preface_left -= count;
         }
-        while let Some(head) = FrameHead::parse(input) {
+        loop {
+            let skipped = self.skip_bytes.min(input.len());
+            *input = &input[skipped..];
+            self.skip_bytes -= skipped;
+            let Some(head) = FrameHead::parse(input) else { break };
             if !self.has_begun && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
                 return Err(ConnectionError::protocol(ErrorCode::Protocol));
             }
             if head.payload_bytes > PAYLOAD_BYTES_MAX {
-                return Err(ConnectionError::protocol(ErrorCode::FrameSize));
+                // Only DATA leaves the state of the connection alone (RFC 9113 §4.2).
+                if head.kind != kind::DATA || !self.is_open(head.stream) || self.section.is_some() {
+                    return Err(ConnectionError::protocol(ErrorCode::FrameSize));
+                }
+                *input = &input[HEAD_BYTES..];
+                self.skip_bytes = head.payload_bytes;
+                self.take_connection_window(head.payload_bytes)?;
+                self.release_connection(head.payload_bytes as u32, output);
+                return self.reset_for(now_ms, head.stream, ErrorCode::FrameSize, output);
             }
             let Some(payload) = input[HEAD_BYTES..].get(..head.payload_bytes) else { break };
             *input = &input[HEAD_BYTES + head.payload_bytes..];
@@ -190,10 +202,7 @@ impl<T: Default> Connection<T> {
             return Err(ConnectionError::protocol(ErrorCode::Protocol));
         }
         let flow_bytes = head.payload_bytes as i64;
-        self.receive.available -= flow_bytes;
-        if self.receive.available < 0 {
-            return Err(ConnectionError::protocol(ErrorCode::FlowControl));
-        }
+        self.take_connection_window(head.payload_bytes)?;
         let Some(stream) = self.streams.get_mut(id) else {
             self.release_connection(flow_bytes as u32, output);
             return match self.streams.past(id) {
@@ -224,6 +233,12 @@ impl<T: Default> Connection<T> {
         // Padding is taken at once.
         self.release(id, head.payload_bytes - content.len(), output);
         Ok(Some(Event::Data { stream: id, bytes: content, ends }))
+    }
+
+    /// Subtracts received content from the connection's window.
+    const fn take_connection_window(&mut self, bytes: usize) -> Result<(), ConnectionError> {
+        self.receive.available -= bytes as i64;
+        if self.receive.available < 0 { Err(ConnectionError::protocol(ErrorCode::FlowControl)) } else { Ok(()) }
     }
 
     fn handle_headers<'i>(

@@ -93,6 +93,8 @@ fn frames_of_a_wrong_size_are_errors() {
         ("PRIORITY of 4 bytes", then(kind::PRIORITY, 0, &[0; 4]), Stream(1, FrameSize)),
         ("PRIORITY_UPDATE of 3 bytes", frame(kind::PRIORITY_UPDATE, 0, 0, &[0; 3]), Connection(FrameSize)),
         ("HEADERS of 16,385 bytes", frame(kind::HEADERS, END, 1, &[0; 16_385]), Connection(FrameSize)),
+        ("DATA of 16,385 bytes", then(kind::DATA, 0, &[0; 16_385]), Stream(1, FrameSize)),
+        ("DATA of 16,385 bytes of nobody", frame(kind::DATA, 0, 1, &[0; 16_385]), Connection(FrameSize)),
         ("half a priority", frame(kind::HEADERS, END | flag::PRIORITY, 1, &[0; 4]), Connection(FrameSize)),
     ]);
 }
