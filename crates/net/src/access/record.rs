@@ -2,7 +2,6 @@
 
 use super::logs::LogSet;
 use crate::handler::LogSource;
-use crate::response::Response;
 use flatout_http::framing::Version;
 use flatout_http::request::RequestHead;
 use std::net::{IpAddr, SocketAddr};
@@ -51,20 +50,6 @@ pub struct LoggedResponse<'a> {
 }
 
 impl<'a> LoggedResponse<'a> {
-    /// The logged data of `response`. A response to HEAD has no content.
-    pub(crate) fn of(response: &'a Response, to_head: bool, started_ns: u64) -> Self {
-        Self {
-            log: response.log,
-            status: response.status,
-            body_bytes: if to_head { 0 } else { response.body.len() },
-            outcome: response.outcome.name(),
-            started_ns,
-            user: response.user.as_deref(),
-            site: response.site.as_deref(),
-            cache: response.cache,
-        }
-    }
-
     /// The same, with the log and site of `source`.
     pub(crate) fn with_source(self, source: &'a LogSource) -> Self {
         Self { log: source.log, site: source.site.as_deref(), ..self }

@@ -4,24 +4,48 @@ use crate::access::{Description, LoggedResponse};
 use crate::handler::{Handler, LogSource};
 use crate::response::Response;
 use crate::server::worker::Worker;
+use flatout_http::framing::Version;
 use std::rc::Rc;
 
-/// A request whose response is delayed, streamed, or not fully sent.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ExchangeRecord {
+/// The data of a request retained until its response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
     pub(crate) to_head: bool,
+    pub(crate) persistent: bool,
+    pub(crate) version: Version,
     pub(crate) started_ns: u64,
+}
+
+/// The same with the request's log description, for a response that is delayed, streamed, or not fully sent.
+#[derive(Clone, Debug)]
+pub(crate) struct ExchangeRecord {
+    pub(crate) exchange: Exchange,
     /// `None` if nothing is logged.
     pub(crate) description: Option<Description>,
     /// The log and site to record if the handler's response is never sent.
     pub(crate) source: LogSource,
 }
 
+impl Exchange {
+    /// The logged data of `response` to this request.
+    pub(crate) fn logged<'a>(&self, response: &'a Response) -> LoggedResponse<'a> {
+        LoggedResponse {
+            log: response.log,
+            status: response.status,
+            body_bytes: if self.to_head { 0 } else { response.body.len() },
+            outcome: response.outcome.name(),
+            started_ns: self.started_ns,
+            user: response.user.as_deref(),
+            site: response.site.as_deref(),
+            cache: response.cache,
+        }
+    }
+}
+
 impl ExchangeRecord {
     /// Stages the line of this request with `response`.
     pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, response: &Response) {
-        let logged = || LoggedResponse::of(response, self.to_head, self.started_ns);
-        worker.stage_described(self.description.as_ref(), logged);
+        worker.stage_described(self.description.as_ref(), || self.exchange.logged(response));
     }
 
     /// Stages the line of this request with a response that is not the handler's; a `status` of 0 is none.
@@ -33,7 +57,7 @@ impl ExchangeRecord {
         outcome: &'static str,
     ) {
         worker.stage_described(self.description.as_ref(), || {
-            LoggedResponse::refused(0, status, outcome, body_bytes, self.started_ns).with_source(&self.source)
+            LoggedResponse::refused(0, status, outcome, body_bytes, self.exchange.started_ns).with_source(&self.source)
         });
     }
 }

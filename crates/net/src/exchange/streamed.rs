@@ -1,9 +1,10 @@
 //! Streamed responses: pieces of content, checked against the declared length and counted.
 
 use super::record::{ExchangeRecord, ResponseOutline};
-use crate::access::LoggedResponse;
 use crate::ending::CloseReason;
+use crate::handler::Handler;
 use crate::response::{Response, Segment};
+use crate::server::worker::Worker;
 use crate::stream::{ContentEvent, Stream};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -80,8 +81,10 @@ impl StreamedResponse {
         self.content_bytes += bytes;
     }
 
-    /// The logged data if `unsent_bytes` of the output never reached the kernel.
-    pub(crate) fn logged(&self, unsent_bytes: u64) -> LoggedResponse<'_> {
-        self.outline.logged(self.content_bytes.saturating_sub(unsent_bytes), self.record.started_ns)
+    /// Stages the line of the response, of which `unsent_bytes` of the output never reached the kernel.
+    pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, unsent_bytes: u64) {
+        let sent_bytes = self.content_bytes.saturating_sub(unsent_bytes);
+        let logged = || self.outline.logged(sent_bytes, self.record.exchange.started_ns);
+        worker.stage_described(self.record.description.as_ref(), logged);
     }
 }

@@ -6,14 +6,14 @@ use super::task::{Http2Task, STREAM_RESET};
 use crate::access::{Logged, LoggedPeer, LoggedResponse};
 use crate::content::{Interims, Offers};
 use crate::exchange::pending::PendingResponse;
-use crate::exchange::record::ExchangeRecord;
+use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::exchange::streamed::StreamedResponse;
-use crate::handler::{Handler, LaterResponse, Reply, Request};
+use crate::handler::{Handler, LaterResponse, LogSource, Reply, Request};
 use crate::response::{Body, Response, Segment, encode_fields};
 use crate::server::exchanges::{Peer, count_answer};
 use crate::server::tunnel::refuse_tunnel;
 use crate::stream::Stream as Source;
-use flatout_http::framing::Framing;
+use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::http2::fields::FieldBlock;
 use flatout_http::http2::hpack::{encode_field, encode_status};
@@ -34,7 +34,8 @@ impl<H: Handler> Http2Task<H> {
         match fields.request_head(ends, &worker.settings.limits, &mut storage) {
             Ok(head) => self.handle_head(id, ends, &head, started_ns),
             Err(refusal) => {
-                let record = ExchangeRecord { to_head: fields.is_head(), started_ns, ..ExchangeRecord::default() };
+                let exchange = exchange(fields.is_head(), started_ns);
+                let record = ExchangeRecord { exchange, description: None, source: LogSource::default() };
                 worker.counters.refusals[refusal as usize].add(1);
                 let error = (refusal.status(), refusal.text(), refusal.name());
                 self.respond_with_error(id, error, &record, Some(&fields.request_line()));
@@ -53,17 +54,17 @@ impl<H: Handler> Http2Task<H> {
         };
         let request = Request { head, client, secure, listener, offers: &offers };
         let reply = worker.handler.handle(&request, worker.clock.latest());
-        let (logged, to_head) = (Logged::Head(head), head.method == Method::Head);
+        let (logged, exchange) = (Logged::Head(head), exchange(head.method == Method::Head, started_ns));
         let reply = match reply {
             Reply::Now(response) if ends && !matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) => {
-                worker.stage(self.logged_peer(), logged, || LoggedResponse::of(&response, to_head, started_ns));
-                self.send(id, response, to_head);
+                worker.stage(self.logged_peer(), logged, || exchange.logged(&response));
+                self.send(id, response, exchange.to_head);
                 return;
             }
             reply => reply,
         };
         let description = worker.describe(self.logged_peer(), logged);
-        let record = ExchangeRecord { to_head, started_ns, description, source: reply.log_source() };
+        let record = ExchangeRecord { exchange, description, source: reply.log_source() };
         if ends {
             match reply {
                 Reply::Now(response) => self.respond(id, response, record, None),
@@ -141,13 +142,13 @@ impl<H: Handler> Http2Task<H> {
     ) {
         match std::mem::replace(&mut response.body, Body::Empty) {
             // The source is dropped unpolled (RFC 9110 §9.3.2, §6.4.1).
-            Body::Stream(_) if record.to_head || !has_content(response.status) => {}
+            Body::Stream(_) if record.exchange.to_head || !has_content(response.status) => {}
             Body::Stream(source) => return self.begin_stream(id, &response, source, record, intake),
             Body::Tunnel(_) => response = refuse_tunnel(&self.worker.handler, &response),
             body => response.body = body,
         }
         record.stage(&self.worker, &response);
-        self.send(id, response, record.to_head);
+        self.send(id, response, record.exchange.to_head);
     }
 
     /// Starts a streamed response.
@@ -245,16 +246,16 @@ impl<H: Handler> Http2Task<H> {
     ) {
         let worker = Rc::clone(&self.worker);
         let response = worker.handler.handle_error(status, text);
-        let body_bytes = if record.to_head { 0 } else { response.body.len() };
+        let body_bytes = if record.exchange.to_head { 0 } else { response.body.len() };
         match raw {
             Some(raw) => worker.stage(self.logged_peer(), Logged::Raw(raw), || {
-                LoggedResponse::refused(0, status, name, body_bytes, record.started_ns)
+                LoggedResponse::refused(0, status, name, body_bytes, record.exchange.started_ns)
             }),
             None => record.stage_without_response(&worker, status, body_bytes, name),
         }
         worker.counters.requests.add(1);
         worker.counters.add_status(status);
-        self.send_counted(id, response, record.to_head);
+        self.send_counted(id, response, record.exchange.to_head);
     }
 
     /// Logs a request without response: the client reset its stream, or the connection closes.
@@ -283,11 +284,16 @@ impl<H: Handler> Http2Task<H> {
 
     /// Logs the end of a streamed response.
     pub(super) fn log_streamed(&self, response: &StreamedResponse, name: &'static str) {
-        self.worker.stage_described(response.record.description.as_ref(), || response.logged(0));
+        response.stage(&self.worker, 0);
         self.worker.commit(name);
     }
 
     fn closing_name(&self) -> &'static str {
         self.closing.map_or(STREAM_RESET, |reason| reason.name())
     }
+}
+
+/// The data of a request. Its connection goes on after any response.
+const fn exchange(to_head: bool, started_ns: u64) -> Exchange {
+    Exchange { to_head, persistent: true, version: Version::Http2, started_ns }
 }

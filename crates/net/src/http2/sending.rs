@@ -1,8 +1,9 @@
 //! Response content: as much as the windows and the gathered output permit, by priority.
 
-use super::stream::{ServerStream, Streaming};
+use super::stream::{PendingStream, ServerStream, Streaming};
 use super::task::{Http2Task, STREAM_RESET};
 use crate::ending::CloseReason;
+use crate::exchange::pending::PendingResponse;
 use crate::exchange::streamed::StreamedPiece;
 use crate::handler::Handler;
 use crate::response::{Segment, encode_fields};
@@ -118,8 +119,8 @@ impl<H: Handler> Http2Task<H> {
             self.set(id, ServerStream::Pending(pending));
             return moved;
         };
-        let record = std::mem::take(&mut pending.response.record);
-        self.respond(id, response, record, pending.intake.take());
+        let PendingStream { response: PendingResponse { record, .. }, intake } = *pending;
+        self.respond(id, response, record, intake);
         true
     }
 

@@ -1,6 +1,6 @@
 //! Deadlines of one connection, and calls from its worker.
 
-use super::stream::ServerStream;
+use super::stream::{PendingStream, ServerStream};
 use super::task::{Http2Task, Http2TaskState};
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
@@ -160,11 +160,12 @@ impl<H: Handler> Http2Task<H> {
         for id in slow {
             let record = match self.take(id) {
                 ServerStream::Receiving(receiving) => receiving.record,
-                ServerStream::Pending(mut pending) => {
-                    if let Some(intake) = &mut pending.intake {
+                ServerStream::Pending(pending) => {
+                    let PendingStream { response, intake } = *pending;
+                    if let Some(mut intake) = intake {
                         intake.cut(CloseReason::BodyTimeout);
                     }
-                    std::mem::take(&mut pending.response.record)
+                    response.record
                 }
                 ServerStream::Idle | ServerStream::Sending(_) | ServerStream::Streaming(_) => continue,
             };

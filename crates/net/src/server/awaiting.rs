@@ -1,63 +1,46 @@
 //! Pending responses, with their interim responses.
 
-use super::exchanges::{Described, Exchanges, Turn};
+use super::exchanges::{Exchanges, Turn};
 use super::receiving::Receiving;
-use super::streaming::{ContentFraming, Flow, Outlined, Streaming};
+use super::streaming::{ContentFraming, Flow, Streaming};
 use crate::content::{InterimResponse, Interims};
 use crate::ending::CloseReason;
+use crate::exchange::pending::PendingResponse;
+use crate::exchange::record::ExchangeRecord;
+use crate::exchange::streamed::StreamedResponse;
 use crate::handler::{Handler, LaterResponse, Reply};
 use crate::response::{Body, Response};
 use crate::stream::Stream;
 use flatout_http::connection::ConnectionEvent;
 use flatout_http::framing::Version;
 use flatout_http::status::reason;
-use std::fmt;
 use std::io::Write as _;
-use std::pin::Pin;
 use std::task::{Context, Poll};
-
-/// A request whose response is pending.
-pub(super) struct Awaiting {
-    response: LaterResponse,
-    pub(super) request: Described,
-    /// Interim responses, if the handler took the channel.
-    interims: Option<Interims>,
-}
-
-impl fmt::Debug for Awaiting {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Awaiting").field("request", &self.request).finish_non_exhaustive()
-    }
-}
 
 impl Exchanges {
     /// Makes `response` the pending response.
-    pub(super) fn wait(&mut self, response: LaterResponse, request: Described, interims: Option<Interims>) {
+    pub(super) fn wait(&mut self, response: LaterResponse, request: ExchangeRecord, interims: Option<Interims>) {
         // HTTP/1.0 clients do not understand interim responses (RFC 9110 §15.2).
         let interims = interims.filter(|_| request.exchange.version != Version::Http10);
-        self.awaiting = Some(Box::new(Awaiting { response, request, interims }));
+        self.awaiting = Some(Box::new(PendingResponse::new(response, interims, request)));
     }
 
     /// Polls the pending response, or the streamed one in progress, and appends it to the output.
     pub(crate) fn poll_answer<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         if let Some(awaiting) = self.awaiting.as_mut() {
-            let polled = Pin::new(&mut awaiting.response).poll(context);
-            if let Some(interims) = &awaiting.interims {
-                while let Poll::Ready(interim) = interims.poll_next(context) {
-                    if append_interim(turn.output, &interim) {
-                        self.machine.advance(ConnectionEvent::Interim);
-                    }
-                }
-            }
+            let polled = awaiting.poll(context, |interim| {
+                append_interim(turn.output, interim);
+                self.machine.advance(ConnectionEvent::Interim);
+            });
             let Poll::Ready(response) = polled else { return Flow::Wait };
             let Some(awaiting) = self.awaiting.take() else { return Flow::Done };
-            self.answer_awaited(turn, response, awaiting.request);
+            self.answer_awaited(turn, response, awaiting.record);
         }
         self.poll_stream(turn, context)
     }
 
     /// Responds to a request whose content may still be arriving.
-    fn answer_awaited<H: Handler>(&mut self, turn: &mut Turn<'_, H>, response: Response, request: Described) {
+    fn answer_awaited<H: Handler>(&mut self, turn: &mut Turn<'_, H>, response: Response, request: ExchangeRecord) {
         if self.intake.is_none() {
             self.answer_described(turn, response, request, None);
             return;
@@ -84,12 +67,12 @@ impl Exchanges {
         turn: &mut Turn<'_, H>,
         response: &Response,
         source: Stream,
-        request: Described,
+        request: ExchangeRecord,
         close: Option<CloseReason>,
     ) {
         let exchange = request.exchange;
         let (frame, line, close): (_, &[u8], _) = match source.length() {
-            Some(length) => (ContentFraming::Length(length), b"", close),
+            Some(_) => (ContentFraming::Length, b"", close),
             None if exchange.version == Version::Http10 => {
                 (ContentFraming::UntilClose, b"", close.or(Some(CloseReason::NotPersistent)))
             }
@@ -97,25 +80,14 @@ impl Exchanges {
         };
         turn.head_at = Some(turn.output.len());
         let ends = self.begin_answer(turn, response, exchange, close, line);
-        let outlined = Outlined::new(response);
-        self.streaming = Some(Box::new(Streaming::new(source, frame, request, outlined, ends)));
+        let response = StreamedResponse::new(source, false, request, response);
+        self.streaming = Some(Box::new(Streaming::new(response, frame, ends)));
     }
 }
 
-/// Returns whether `status` is valid for a handler's interim response: 100 is sent by the connection, and 101 is not
-/// interim (RFC 9110 §15.2).
-pub(crate) const fn is_interim(status: u16) -> bool {
-    matches!(status, 102..=199)
-}
-
-/// Appends an interim response; `false` if its status is not an interim one.
-fn append_interim(output: &mut Vec<u8>, interim: &InterimResponse) -> bool {
-    if !is_interim(interim.status) {
-        return false;
-    }
+fn append_interim(output: &mut Vec<u8>, interim: &InterimResponse) {
     // Writing to a Vec cannot fail.
     let _ = write!(output, "HTTP/1.1 {} {}\r\n", interim.status, reason(interim.status));
     output.extend_from_slice(&interim.lines);
     output.extend_from_slice(b"\r\n");
-    true
 }

@@ -1,16 +1,17 @@
 //! The exchanges of one connection: from received bytes to output, through the handler. Nothing here touches the
 //! socket; [`super::connection`] moves the bytes.
 
-use super::awaiting::Awaiting;
-use super::receiving::{Intake, Receiving};
+use super::receiving::{DecodedIntake, Receiving};
 use super::sending::Tail;
 use super::streaming::Streaming;
 use super::tunnel::{Tunnelled, refuse_tunnel};
 use super::worker::Worker;
-use crate::access::{Description, Logged, LoggedPeer, LoggedResponse};
+use crate::access::{Logged, LoggedPeer};
 use crate::clock::Now;
 use crate::content::Offers;
 use crate::ending::CloseReason;
+use crate::exchange::pending::PendingResponse;
+use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::handler::{Handler, LogSource, Reply, Request};
 use crate::response::{Body, Response};
 use flatout_http::body::BodyDecoder;
@@ -36,52 +37,6 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
 }
 
-/// The data of a request retained until its response.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
-    pub(super) to_head: bool,
-    pub(super) persistent: bool,
-    pub(super) version: Version,
-    pub(super) started_ns: u64,
-}
-
-/// The same with the request's log description, for a response that is delayed or streamed.
-#[derive(Debug)]
-pub(super) struct Described {
-    pub(super) exchange: Exchange,
-    /// `None` if nothing is logged.
-    pub(super) description: Option<Description>,
-    /// The log and site to record if the handler's response is never sent.
-    pub(super) source: LogSource,
-}
-
-impl Described {
-    /// Stages the line of this request with `answer`, which is not the handler's.
-    pub(super) fn stage_without_response<H: Handler>(
-        &self,
-        worker: &Worker<H>,
-        answer: impl FnOnce() -> LoggedResponse<'static>,
-    ) {
-        worker.stage_described(self.description.as_ref(), || answer().with_source(&self.source));
-    }
-}
-
-impl Exchange {
-    /// The logged data of `response` to this request.
-    pub(super) fn log_answer<'a>(&self, response: &'a Response) -> LoggedResponse<'a> {
-        LoggedResponse {
-            log: response.log,
-            status: response.status,
-            body_bytes: if self.to_head { 0 } else { response.body.len() },
-            outcome: response.outcome.name(),
-            started_ns: self.started_ns,
-            user: response.user.as_deref(),
-            site: response.site.as_deref(),
-            cache: response.cache,
-        }
-    }
-}
-
 /// The state of a connection's exchanges.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
@@ -90,9 +45,9 @@ pub(crate) struct Exchanges {
     /// Content that is discarded.
     pub(super) receiving: Option<Box<Receiving>>,
     /// Content that the handler takes.
-    pub(super) intake: Option<Box<Intake>>,
+    pub(super) intake: Option<Box<DecodedIntake>>,
     /// A pending response.
-    pub(super) awaiting: Option<Box<Awaiting>>,
+    pub(super) awaiting: Option<Box<PendingResponse>>,
     /// A streamed response.
     pub(super) streaming: Option<Box<Streaming>>,
     /// The tunnel that takes over the connection once the output so far is sent.
@@ -267,7 +222,7 @@ impl Exchanges {
         let reply = match (reply, offers.writer()) {
             (Reply::Later(response), Some(writer)) => {
                 if let Some(decoder) = BodyDecoder::new(head.framing, limits) {
-                    self.intake = Some(Box::new(Intake::new(decoder, writer)));
+                    self.intake = Some(Box::new(DecodedIntake::new(decoder, writer)));
                 }
                 let request = self.describe(turn.worker, head, exchange, response.log_source());
                 self.wait(response, request, offers.taken_interims());
@@ -307,8 +262,8 @@ impl Exchanges {
         head: &RequestHead<'_>,
         exchange: Exchange,
         source: LogSource,
-    ) -> Described {
-        Described { exchange, description: worker.describe(self.peer(), Logged::Head(head)), source }
+    ) -> ExchangeRecord {
+        ExchangeRecord { exchange, description: worker.describe(self.peer(), Logged::Head(head)), source }
     }
 
     /// When the current request began: with the first bytes of its head, which arrived at `received_ns` if not
@@ -343,7 +298,7 @@ impl Exchanges {
             self.answer_described(turn, response, request, close);
             return;
         }
-        turn.worker.stage(self.peer(), Logged::Head(head), || exchange.log_answer(&response));
+        turn.worker.stage(self.peer(), Logged::Head(head), || exchange.logged(&response));
         self.answer(turn, response, exchange, close);
     }
 
@@ -352,7 +307,7 @@ impl Exchanges {
         &mut self,
         turn: &mut Turn<'_, H>,
         mut response: Response,
-        request: Described,
+        request: ExchangeRecord,
         close: Option<CloseReason>,
     ) {
         let exchange = request.exchange;
@@ -366,7 +321,7 @@ impl Exchanges {
             Body::Tunnel(_) => response = refuse_tunnel(&turn.worker.handler, &response),
             body => response.body = body,
         }
-        turn.worker.stage_described(request.description.as_ref(), || exchange.log_answer(&response));
+        request.stage(turn.worker, &response);
         self.answer(turn, response, exchange, close);
     }
 

@@ -1,9 +1,10 @@
 //! Requests without the handler's response: refused, too slow, or cut by the end of their connection.
 
-use super::exchanges::{Described, Exchange, Exchanges, Turn};
+use super::exchanges::{Exchanges, Turn};
 use super::worker::Worker;
 use crate::access::{Logged, LoggedResponse};
 use crate::ending::CloseReason;
+use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::handler::{Handler, LogSource};
 use crate::response::Body;
 use flatout_http::connection::ConnectionEvent;
@@ -21,10 +22,9 @@ impl Exchanges {
         let fault = RequestFault::refused(refusal, asked_by_head(request.as_ref(), raw));
         let failed = self.fail(turn.worker, turn.output, fault);
         turn.worker.counters.refusals[refusal as usize].add(1);
-        let answer = || failed.log_answer(refusal.name(), started_ns);
         match request {
-            Some(request) => request.stage_without_response(turn.worker, answer),
-            None => turn.worker.stage(self.peer(), Logged::Raw(raw), answer),
+            Some(request) => failed.stage(turn.worker, &request, refusal.name()),
+            None => turn.worker.stage(self.peer(), Logged::Raw(raw), || failed.logged(refusal.name(), started_ns)),
         }
     }
 
@@ -39,14 +39,14 @@ impl Exchanges {
         let refusal = Refusal::BodyTooLarge;
         let failed = self.fail(turn.worker, turn.output, RequestFault::refused(refusal, at.to_head));
         turn.worker.counters.refusals[refusal as usize].add(1);
-        let answer = || failed.log_answer(refusal.name(), at.started_ns).with_source(source);
-        turn.worker.stage(self.peer(), Logged::Head(head), answer);
+        let logged = || failed.logged(refusal.name(), at.started_ns).with_source(source);
+        turn.worker.stage(self.peer(), Logged::Head(head), logged);
     }
 
     /// The request whose content or response was pending.
-    fn take_unanswered(&mut self) -> Option<Described> {
+    fn take_unanswered(&mut self) -> Option<ExchangeRecord> {
         let receiving = self.receiving.take().map(|receiving| receiving.request);
-        receiving.or_else(|| self.awaiting.take().map(|awaiting| awaiting.request))
+        receiving.or_else(|| self.awaiting.take().map(|pending| pending.record))
     }
 
     /// Sends the one error response that may end a connection. Returns its logged data.
@@ -85,10 +85,9 @@ impl Exchanges {
         let to_head = asked_by_head(request.as_ref(), raw);
         let fault = RequestFault { status: 408, text: "The request was not complete in time.", reason, to_head };
         let failed = self.fail(worker, output, fault);
-        let answer = || failed.log_answer(reason.name(), started_ns);
         match request {
-            Some(request) => request.stage_without_response(worker, answer),
-            None => worker.stage(self.peer(), Logged::Raw(raw), answer),
+            Some(request) => failed.stage(worker, &request, reason.name()),
+            None => worker.stage(self.peer(), Logged::Raw(raw), || failed.logged(reason.name(), started_ns)),
         }
     }
 
@@ -97,15 +96,12 @@ impl Exchanges {
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason, unsent_bytes: u64) {
         self.cut_content(reason);
         if let Some(streaming) = self.streaming.take() {
-            worker.stage_described(streaming.request.description.as_ref(), || streaming.answer(unsent_bytes));
+            streaming.response.stage(worker, unsent_bytes);
             worker.commit(reason.name());
         }
         let unanswered = self.take_unanswered().or_else(|| self.tunnel.take().map(|tunnel| tunnel.request));
         if let Some(request) = unanswered {
-            let outcome = reason.unanswered_outcome();
-            request.stage_without_response(worker, || {
-                LoggedResponse::refused(0, 0, outcome, 0, request.exchange.started_ns)
-            });
+            request.stage_without_response(worker, 0, 0, reason.unanswered_outcome());
             worker.commit(reason.name());
         }
         self.machine.advance(ConnectionEvent::Close);
@@ -122,8 +118,12 @@ struct Failed {
 }
 
 impl Failed {
-    const fn log_answer(self, outcome: &'static str, started_ns: u64) -> LoggedResponse<'static> {
+    const fn logged(self, outcome: &'static str, started_ns: u64) -> LoggedResponse<'static> {
         LoggedResponse::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
+    }
+
+    fn stage<H: Handler>(self, worker: &Worker<H>, request: &ExchangeRecord, outcome: &'static str) {
+        request.stage_without_response(worker, self.status, self.body_bytes, outcome);
     }
 }
 
@@ -144,7 +144,7 @@ impl RequestFault {
 }
 
 /// Returns whether the current request is a HEAD, as far as that is known of an unparsed one.
-fn asked_by_head(request: Option<&Described>, raw: &[u8]) -> bool {
+fn asked_by_head(request: Option<&ExchangeRecord>, raw: &[u8]) -> bool {
     match request {
         Some(request) => request.exchange.to_head,
         None => raw.strip_prefix(b"\r\n").unwrap_or(raw).starts_with(b"HEAD "),

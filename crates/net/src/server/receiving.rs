@@ -1,19 +1,16 @@
 //! Request content: read to its end and discarded, or delivered to the handler that took it.
 
-use super::exchanges::{Described, Exchanges, Turn};
+use super::exchanges::{Exchanges, Turn};
 use crate::content::{ContentWriter, Interims};
 use crate::ending::CloseReason;
+use crate::exchange::intake::Intake;
+use crate::exchange::record::ExchangeRecord;
 use crate::handler::{Handler, Reply};
-use crate::shared::SharedBytes;
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::ConnectionEvent;
 use flatout_http::refusal::Refusal;
 use std::rc::Rc;
 use std::task::Context;
-
-/// Bytes that a client must send within each body timeout, unless its content ends: 2 KiB a second with the default.
-/// Time in which the handler has no room does not count.
-pub(crate) const ROUND_BYTES: u64 = 64 * 1024;
 
 /// A request whose content is discarded, with the response that follows.
 #[derive(Debug)]
@@ -21,50 +18,35 @@ pub(super) struct Receiving {
     pub(super) decoder: BodyDecoder,
     pub(super) body_bytes: u64,
     pub(super) reply: Reply,
-    pub(super) request: Described,
+    pub(super) request: ExchangeRecord,
     /// Interim responses of a later reply.
     pub(super) interims: Option<Interims>,
 }
 
 /// Content on its way to the handler that took it.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct DecodedIntake {
     decoder: BodyDecoder,
-    writer: ContentWriter,
-    /// The reader has room, so the client has to send more.
-    waits_for_client: bool,
-    /// Bytes delivered in the current wait.
-    round_bytes: u64,
-    /// Distinguishes successive waits.
-    rounds: u32,
+    intake: Intake,
     /// Bytes discarded since the reader was dropped.
     discarded_bytes: u64,
 }
 
-impl Intake {
+impl DecodedIntake {
     pub(super) const fn new(decoder: BodyDecoder, writer: ContentWriter) -> Self {
-        Self { decoder, writer, waits_for_client: true, round_bytes: 0, rounds: 0, discarded_bytes: 0 }
+        Self { decoder, intake: Intake::new(writer), discarded_bytes: 0 }
     }
 
-    /// Ready if more should be received now; otherwise wakes `context` later.
+    /// Returns whether more should be received now; otherwise wakes `context` later. Content that the handler does not
+    /// read is discarded, up to the bound for unread content; beyond it the response comes first, and ends the
+    /// connection.
     fn poll_wanted(&mut self, discarded_bytes_max: u64, context: &mut Context<'_>) -> bool {
-        let wanted = if self.writer.is_abandoned() {
-            // Content that the handler does not read is discarded, up to the bound for unread content; beyond it the
-            // response comes first, and ends the connection.
-            self.discarded_bytes <= discarded_bytes_max
-        } else {
-            self.writer.poll_room(context).is_ready()
-        };
-        if wanted && !self.waits_for_client {
-            self.begin_round();
+        if self.intake.is_read() {
+            return self.intake.poll_room(context);
         }
-        self.waits_for_client = wanted;
+        let wanted = self.discarded_bytes <= discarded_bytes_max;
+        self.intake.set_waiting(wanted);
         wanted
-    }
-
-    const fn begin_round(&mut self) {
-        self.round_bytes = 0;
-        self.rounds = self.rounds.wrapping_add(1);
     }
 
     /// Delivers the content in `input` to the reader. Returns the bytes used, and whether that was the end.
@@ -74,36 +56,27 @@ impl Intake {
             let step = self.decoder.decode(&input[used..])?;
             let data = &input[used + step.data_start..][..step.data_bytes];
             used += step.consumed;
-            self.round_bytes += data.len() as u64;
-            if self.writer.is_abandoned() {
+            if !self.intake.is_read() {
                 self.discarded_bytes += data.len() as u64;
-            } else if !data.is_empty() {
-                self.writer.write(SharedBytes::from(data));
             }
+            self.intake.write(data);
             if step.done {
                 return Ok((used, true));
             }
-        }
-        if self.round_bytes >= ROUND_BYTES {
-            self.begin_round();
         }
         Ok((used, false))
     }
 
     /// Returns whether it may still be read.
     pub(super) fn is_read(&self) -> bool {
-        !self.writer.is_abandoned()
-    }
-
-    pub(super) fn cut(self, reason: CloseReason) {
-        self.writer.cut(reason);
+        self.intake.is_read()
     }
 
     /// The decoder that discards the content, if it was never polled and its end is near enough to be read before the
     /// response.
     fn unwanted(self, body_bytes_max: u64) -> Result<BodyDecoder, Self> {
         let near = matches!(self.decoder, BodyDecoder::Length(remaining) if remaining <= body_bytes_max);
-        if near && self.writer.was_never_asked() { Ok(self.decoder) } else { Err(self) }
+        if near && self.intake.was_never_asked() { Ok(self.decoder) } else { Err(self) }
     }
 }
 
@@ -153,12 +126,12 @@ impl Exchanges {
     /// Returns whether the response waits for the client to send more content.
     pub(crate) fn waits_for_content(&self) -> bool {
         // After the response has started, its handler and the client decide how long the rest takes.
-        self.awaiting.is_some() && self.intake.as_ref().is_some_and(|intake| intake.waits_for_client)
+        self.awaiting.is_some() && self.intake.as_ref().is_some_and(|intake| intake.intake.wait().is_some())
     }
 
     /// Distinguishes successive waits for content.
     pub(crate) fn content_rounds(&self) -> u32 {
-        self.intake.as_ref().map_or(0, |intake| intake.rounds)
+        self.intake.as_ref().map_or(0, |intake| intake.intake.rounds())
     }
 
     /// Delivers received content to the handler. Returns how much of `input` was used, which is all unless the
@@ -172,9 +145,9 @@ impl Exchanges {
         match intake.give(input) {
             Ok((used, false)) => Ok(used),
             Ok((used, true)) => {
-                if let Some(Intake { decoder, writer, .. }) = self.intake.take().map(|intake| *intake) {
-                    let trailers = decoder.trailers();
-                    writer.end((!trailers.is_empty()).then(|| Rc::from(trailers)));
+                if let Some(mut ended) = self.intake.take() {
+                    let trailers = ended.decoder.trailers();
+                    ended.intake.end((!trailers.is_empty()).then(|| Rc::from(trailers)));
                 }
                 self.machine.advance(ConnectionEvent::RequestEnds);
                 Ok(used)
@@ -194,8 +167,8 @@ impl Exchanges {
 
     /// Stops receiving the content.
     pub(super) fn cut_content(&mut self, reason: CloseReason) {
-        if let Some(intake) = self.intake.take() {
-            intake.cut(reason);
+        if let Some(mut cut) = self.intake.take() {
+            cut.intake.cut(reason);
         }
     }
 

@@ -1,17 +1,15 @@
 //! Streamed responses: framed, gathered and counted on their way to the socket.
 
-use super::exchanges::{COPY_BYTES_MAX, Described, Exchanges, Turn};
+use super::exchanges::{COPY_BYTES_MAX, Exchanges, Turn};
 use super::sending::Tail;
 use super::worker::Worker;
-use crate::access::LoggedResponse;
 use crate::ending::CloseReason;
+use crate::exchange::streamed::{StreamedPiece, StreamedResponse};
 use crate::handler::Handler;
-use crate::response::{Response, Segment};
-use crate::stream::{ContentEvent, Stream};
+use crate::response::Segment;
 use flatout_http::connection::ConnectionEvent;
 use std::io::Write as _;
-use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 /// Upper bound of pieces gathered into one output.
 const PIECES_MAX: u32 = 64;
@@ -19,50 +17,12 @@ const PIECES_MAX: u32 = 64;
 /// The framing of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentFraming {
-    /// Content-Length, with this many bytes remaining.
-    Length(u64),
+    /// Content-Length.
+    Length,
     /// The chunked transfer coding; `open` if a chunk's line end is still missing.
     Chunked { open: bool },
     /// The end of the connection (RFC 9112 §6.3, for HTTP/1.0).
     UntilClose,
-}
-
-/// The logged data of a response, retained until it has ended.
-#[derive(Debug)]
-pub(crate) struct Outlined {
-    log: u8,
-    status: u16,
-    outcome: &'static str,
-    user: Option<Rc<str>>,
-    site: Option<Rc<str>>,
-    cache: Option<&'static str>,
-}
-
-impl Outlined {
-    pub(crate) fn new(response: &Response) -> Self {
-        Self {
-            log: response.log,
-            status: response.status,
-            outcome: response.outcome.name(),
-            user: response.user.clone(),
-            site: response.site.clone(),
-            cache: response.cache,
-        }
-    }
-
-    /// The log's view of the response, of which `body_bytes` were sent.
-    pub(crate) fn answer(&self, body_bytes: u64, started_ns: u64) -> LoggedResponse<'_> {
-        LoggedResponse {
-            log: self.log,
-            status: self.status,
-            body_bytes,
-            outcome: self.outcome,
-            started_ns,
-            user: self.user.as_deref(),
-            site: self.site.as_deref(),
-            cache: self.cache,
-        }
-    }
 }
 
 /// The result of polling a streamed response.
@@ -81,14 +41,10 @@ pub(crate) enum Flow {
 /// A streamed response in progress.
 #[derive(Debug)]
 pub(super) struct Streaming {
-    source: Stream,
+    pub(super) response: StreamedResponse,
     frame: ContentFraming,
     /// The head, if it is held back for the first piece.
     held: Vec<u8>,
-    pub(super) request: Described,
-    outlined: Outlined,
-    /// Bytes of content put into the output.
-    content_bytes: u64,
     ends: ConnectionEvent,
     /// Why the content will stay incomplete, if it does.
     failed: Option<CloseReason>,
@@ -98,25 +54,8 @@ pub(super) struct Streaming {
 }
 
 impl Streaming {
-    pub(super) const fn new(
-        source: Stream,
-        frame: ContentFraming,
-        request: Described,
-        outlined: Outlined,
-        ends: ConnectionEvent,
-    ) -> Self {
-        Self {
-            source,
-            frame,
-            held: Vec::new(),
-            request,
-            outlined,
-            content_bytes: 0,
-            ends,
-            failed: None,
-            finished: false,
-            waited_for: false,
-        }
+    pub(super) const fn new(response: StreamedResponse, frame: ContentFraming, ends: ConnectionEvent) -> Self {
+        Self { response, frame, held: Vec::new(), ends, failed: None, finished: false, waited_for: false }
     }
 
     /// Polls for pieces until none is available, or enough for one send.
@@ -129,24 +68,17 @@ impl Streaming {
             if output.len() >= COPY_BYTES_MAX {
                 return Flow::More;
             }
-            let piece = match self.source.poll_piece(context) {
-                Poll::Ready(piece) => piece,
-                // All declared bytes have arrived, even if the source has not ended yet.
-                Poll::Pending if self.frame == ContentFraming::Length(0) => ContentEvent::End(None),
-                Poll::Pending => return Flow::Wait,
-            };
-            let added = match piece {
-                ContentEvent::Segment(segment) => self.add(segment, output),
-                ContentEvent::End(trailers) => return self.end(output, trailers.as_deref().unwrap_or_default()),
-                ContentEvent::Failed(reason) => Err(reason),
-            };
-            match added {
-                Ok(Tail::None) => {}
-                Ok(rest) => {
-                    *tail = rest;
-                    return Flow::More;
-                }
-                Err(reason) => {
+            match self.response.poll_piece(context) {
+                StreamedPiece::Wait => return Flow::Wait,
+                StreamedPiece::End(trailers) => return self.end(output, trailers.as_deref().unwrap_or_default()),
+                StreamedPiece::Segment(segment) => match self.add(segment, output) {
+                    Tail::None => {}
+                    rest => {
+                        *tail = rest;
+                        return Flow::More;
+                    }
+                },
+                StreamedPiece::Failed(reason) => {
                     self.failed = Some(reason);
                     return Flow::Failed(reason);
                 }
@@ -156,59 +88,37 @@ impl Streaming {
     }
 
     /// Puts the part of `segment` that is to be copied into the output. Returns the rest.
-    fn add(&mut self, segment: Segment, output: &mut Vec<u8>) -> Result<Tail, CloseReason> {
+    fn add(&mut self, segment: Segment, output: &mut Vec<u8>) -> Tail {
         let bytes = segment.len();
-        if bytes == 0 {
-            return Ok(Tail::None);
-        }
-        match &mut self.frame {
-            // Drop all of it: the client must not mistake the content for the whole.
-            ContentFraming::Length(remaining) => {
-                *remaining = remaining.checked_sub(bytes).ok_or(CloseReason::LengthBroken)?;
+        if let ContentFraming::Chunked { open } = &mut self.frame {
+            if std::mem::replace(open, true) {
+                output.extend_from_slice(b"\r\n");
             }
-            ContentFraming::Chunked { open } => {
-                if std::mem::replace(open, true) {
-                    output.extend_from_slice(b"\r\n");
-                }
-                // Writing to a Vec cannot fail.
-                let _ = write!(output, "{bytes:x}\r\n");
-            }
-            ContentFraming::UntilClose => {}
+            // Writing to a Vec cannot fail.
+            let _ = write!(output, "{bytes:x}\r\n");
         }
-        self.content_bytes += bytes;
-        Ok(match segment {
+        self.response.count(bytes);
+        match segment {
             Segment::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => {
                 output.extend_from_slice(&bytes);
                 Tail::None
             }
             Segment::Bytes(bytes) => Tail::Bytes(bytes),
             Segment::File(file) => Tail::File(file),
-        })
+        }
     }
 
     fn end(&mut self, output: &mut Vec<u8>, trailers: &[u8]) -> Flow {
-        match self.frame {
-            ContentFraming::Length(0) | ContentFraming::UntilClose => {}
-            ContentFraming::Length(_) => {
-                self.failed = Some(CloseReason::LengthBroken);
-                return Flow::Failed(CloseReason::LengthBroken);
-            }
-            ContentFraming::Chunked { open } => {
-                if open {
-                    output.extend_from_slice(b"\r\n");
-                }
-                output.extend_from_slice(b"0\r\n");
-                output.extend_from_slice(trailers);
+        if let ContentFraming::Chunked { open } = self.frame {
+            if open {
                 output.extend_from_slice(b"\r\n");
             }
+            output.extend_from_slice(b"0\r\n");
+            output.extend_from_slice(trailers);
+            output.extend_from_slice(b"\r\n");
         }
         self.finished = true;
         Flow::Done
-    }
-
-    /// The logged data if `unsent_bytes` of the output never reached the kernel.
-    pub(super) fn answer(&self, unsent_bytes: u64) -> LoggedResponse<'_> {
-        self.outlined.answer(self.content_bytes.saturating_sub(unsent_bytes), self.request.exchange.started_ns)
     }
 }
 
@@ -237,7 +147,7 @@ impl Exchanges {
     /// Handles that the kernel has all of a streamed response.
     pub(super) fn end_stream<H: Handler>(&mut self, worker: &Worker<H>) {
         if let Some(streaming) = self.streaming.take_if(|streaming| streaming.finished) {
-            worker.stage_described(streaming.request.description.as_ref(), || streaming.answer(0));
+            streaming.response.stage(worker, 0);
             worker.commit("sent");
             // Content that still arrives has no reader.
             self.cut_content(CloseReason::RefusedBody);

@@ -1,12 +1,12 @@
 //! Connections that switch to another protocol after a 101 (RFC 9110 §7.8): handed over whole, closed at the end of
 //! the drain.
 
-use super::exchanges::{Described, Exchange, Exchanges, Turn, count_answer};
+use super::exchanges::{Exchanges, Turn, count_answer};
 use super::sending::{SendProgress, Tail, Then, write_out};
-use super::streaming::Outlined;
 use super::worker::Worker;
 use crate::deadline::{Call, SlotId};
 use crate::ending::CloseReason;
+use crate::exchange::record::{Exchange, ExchangeRecord, ResponseOutline};
 use crate::handler::Handler;
 use crate::registered::Registered;
 use crate::response::Response;
@@ -31,8 +31,8 @@ const PIECE_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Tunnelled {
     start: TunnelStart,
-    pub(super) request: Described,
-    outlined: Outlined,
+    pub(super) request: ExchangeRecord,
+    outline: ResponseOutline,
 }
 
 impl Exchanges {
@@ -47,13 +47,13 @@ impl Exchanges {
         turn: &mut Turn<'_, H>,
         response: &Response,
         start: TunnelStart,
-        request: Described,
+        request: ExchangeRecord,
     ) {
         self.machine.advance(ConnectionEvent::ResponseBegins);
         response.head.append_to(turn.output, &turn.worker.clock.date(), response.extra_lines(), None);
         count_answer(turn.worker, response);
         self.machine.advance(ConnectionEvent::ResponseEndsLast);
-        self.tunnel = Some(Box::new(Tunnelled { start, request, outlined: Outlined::new(response) }));
+        self.tunnel = Some(Box::new(Tunnelled { start, request, outline: ResponseOutline::new(response) }));
     }
 
     /// Returns whether a tunnel follows the output.
@@ -105,8 +105,8 @@ impl<H: Handler> TunnelTask<H> {
     fn end(&mut self, reason: CloseReason) {
         // The socket is dropped with it.
         self.tunnelling = None;
-        let Tunnelled { request, outlined, .. } = self.tunnelled.as_ref();
-        let answer = || outlined.answer(self.sent_bytes.get(), request.exchange.started_ns);
+        let Tunnelled { request, outline, .. } = self.tunnelled.as_ref();
+        let answer = || outline.logged(self.sent_bytes.get(), request.exchange.started_ns);
         self.worker.stage_described(request.description.as_ref(), answer);
         self.worker.commit(reason.name());
         self.worker.counters.closes[reason as usize].add(1);
