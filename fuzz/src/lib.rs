@@ -24,7 +24,10 @@ use flatout_http::feed::{DecodeResult, assert_pieces_agree, assert_three_ways};
 use flatout_http::framing::Framing;
 use flatout_http::head::FieldStorage;
 use flatout_http::host::check_host;
-use flatout_http::http2::flood::FloodGuard;
+use flatout_http::http2::connection::{Config, Connection as Http2Connection, Event as Http2Event, Role};
+use flatout_http::http2::fields::FieldBlock;
+use flatout_http::http2::frame::{HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
+use flatout_http::http2::window::Windows;
 use flatout_http::limits::Limits;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_http::range::{RangeDecision, decide_range};
@@ -75,7 +78,7 @@ pub const FUZZERS: &[Fuzzer] = &[
         check: check_connection,
         must_fail: false,
     },
-    Fuzzer { name: "http2_watch", seeds: HTTP2_SEEDS, check: check_http2_watch, must_fail: false },
+    Fuzzer { name: "http2", seeds: HTTP2_SEEDS, check: check_http2, must_fail: false },
     Fuzzer { name: "esi", seeds: proxy::ESI_SEEDS, check: proxy::check_esi, must_fail: false },
     Fuzzer { name: "links", seeds: proxy::LINK_SEEDS, check: proxy::check_links, must_fail: false },
     Fuzzer { name: "cache_fields", seeds: cache::FIELD_SEEDS, check: cache::check_fields, must_fail: false },
@@ -147,25 +150,47 @@ const VALUE_SEEDS: &[&[u8]] = &[
 const HTTP2_SEEDS: &[&[u8]] = &[
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x82",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x08\x06\0\0\0\0\0abcdefgh\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08\0\0\0\x09\0\0\0\0\x01",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x0f\x01\x05\0\0\0\x01\x82\x84\x86\x41\x01a\x40\x01x\x01y\x54\x01z",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x03\0\x08\0\0\0\x01\x02\0\0\0\0\x04\x08\0\0\0\0\0\x7f\xff\xff\xff",
 ];
 
-/// A flood is found where the bytes say so, however they were cut, and in either direction.
-fn check_http2_watch(bytes: &[u8]) {
+/// The same bytes have the same consequence however they were cut, for either role, and what they provoke is bounded.
+fn check_http2(bytes: &[u8]) {
     // Again and again, until budgets end.
-    let many = bytes.repeat(300.min(1 + 60_000 / bytes.len().max(1)));
-    let received = |size: usize| {
-        let mut watch = FloodGuard::new();
-        let found = many.chunks(size).try_for_each(|piece| watch.handle_received(0, piece));
-        (found, found.is_ok() && watch.is_within_fields())
-    };
-    let whole = received(usize::MAX);
-    assert!([1, 2, 7, 1000].into_iter().all(|size| received(size) == whole));
-    let sent = |size: usize| {
-        let mut watch = FloodGuard::new();
-        many.chunks(size).try_for_each(|piece| watch.handle_sent(0, piece))
-    };
-    assert_eq!(sent(usize::MAX), sent(3));
+    let preface = PREFACE.len().min(bytes.len());
+    let many = [bytes, &bytes[preface..].repeat(60.min(1 + 20_000 / bytes.len().max(1)))].concat();
+    for role in [Role::Server, Role::Client] {
+        let consequence = |size: usize| {
+            let config = Config {
+                streams_max: 8,
+                windows: Windows { stream: 65_535, connection: 100_000 },
+                section_bytes_max: 1000,
+            };
+            let mut output = Vec::new();
+            let mut connection: Http2Connection<u8> = Http2Connection::new(role, config, &mut output);
+            if role == Role::Client {
+                connection.open(false);
+            }
+            let (mut stash, mut events, mut fields) = (Vec::new(), Vec::new(), FieldBlock::new());
+            for piece in many.chunks(size) {
+                stash.extend_from_slice(piece);
+                let mut rest = &stash[..];
+                while let Ok(Some(event)) = connection.handle(0, &mut rest, &mut fields, &mut output) {
+                    events.push(format!("{event:?}"));
+                    if let Http2Event::Data { stream, bytes, .. } = event {
+                        connection.release(stream, bytes.len(), &mut output);
+                    }
+                }
+                let used = stash.len() - rest.len();
+                stash.drain(..used);
+                assert!(stash.len() <= PAYLOAD_BYTES_MAX + HEAD_BYTES, "a stash of {}", stash.len());
+            }
+            assert!(connection.stream_count() <= 9 && output.len() <= 200 + 4 * many.len());
+            (events, output, connection.has_failed())
+        };
+        let whole = consequence(usize::MAX);
+        assert!([1, 7, 1000].into_iter().all(|size| consequence(size) == whole));
+    }
 }
 
 fn decode_request(bytes: &[u8]) -> DecodeResult<String, Refusal> {

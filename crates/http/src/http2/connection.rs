@@ -266,5 +266,10 @@ impl<T> Connection<T> {
     }
 }
 
+/// The part of a window that `bytes` take: a payload has a length of 24 bits.
+const fn window_bytes(bytes: usize) -> i64 {
+    bytes as u32 as i64
+}
+
 #[cfg(test)]
 mod tests;

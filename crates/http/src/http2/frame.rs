@@ -174,9 +174,8 @@ pub fn append_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], output: &m
 
 /// Appends a GOAWAY.
 pub fn append_goaway(last_stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
-    let [a, b, c, d] = last_stream.to_be_bytes();
-    let [e, f, g, h] = (code as u32).to_be_bytes();
-    append_frame(kind::GOAWAY, 0, 0, &[a, b, c, d, e, f, g, h], output);
+    let payload = u64::from(last_stream) << 32 | u64::from(code as u32);
+    append_frame(kind::GOAWAY, 0, 0, &payload.to_be_bytes(), output);
 }
 
 /// The number in the first four bytes of `payload`; 0 if there are fewer.

@@ -14,13 +14,17 @@ use std::task::{Context, Poll};
 pub(crate) enum StreamedPiece {
     /// More content, never empty.
     Segment(Segment),
-    /// The end, with trailer field lines.
-    End(Option<Rc<[u8]>>),
+    /// The end.
+    End(MessageEnd),
     /// The content will stay incomplete.
     Failed(CloseReason),
     /// The source has nothing yet.
     Wait,
 }
+
+/// The end of a message, with its trailer field lines.
+#[derive(Clone, Debug)]
+pub(crate) struct MessageEnd(pub(crate) Option<Rc<[u8]>>);
 
 /// A response whose content is still arriving.
 #[derive(Debug)]
@@ -62,10 +66,10 @@ impl StreamedResponse {
                 Poll::Ready(ContentEvent::End(_)) if self.remaining_bytes.is_some_and(|remaining| remaining > 0) => {
                     StreamedPiece::Failed(CloseReason::LengthBroken)
                 }
-                Poll::Ready(ContentEvent::End(trailers)) => StreamedPiece::End(trailers),
+                Poll::Ready(ContentEvent::End(trailers)) => StreamedPiece::End(MessageEnd(trailers)),
                 Poll::Ready(ContentEvent::Failed(reason)) => StreamedPiece::Failed(reason),
                 // All declared bytes have arrived, even if the source has not ended yet.
-                Poll::Pending if self.is_complete() && !self.awaits_end => StreamedPiece::End(None),
+                Poll::Pending if self.is_complete() && !self.awaits_end => StreamedPiece::End(MessageEnd(None)),
                 Poll::Pending => StreamedPiece::Wait,
             };
         }

@@ -5,6 +5,7 @@ use super::task::Http2Task;
 use crate::content::ContentWriter;
 use crate::ending::CloseReason;
 use crate::exchange::intake::Intake;
+use crate::exchange::streamed::MessageEnd;
 use crate::handler::{Handler, Reply};
 use flatout_http::http2::connection::ConnectionError;
 use flatout_http::http2::window::StreamCount;
@@ -20,8 +21,8 @@ pub(super) struct StreamIntake {
     intake: Intake,
     /// Received, while the handler had no room.
     buffered: Vec<u8>,
-    /// The end of the content, with its trailers, which follows the buffered part.
-    ended: Option<Option<Rc<[u8]>>>,
+    /// The end of the content, which follows the buffered part.
+    ended: Option<MessageEnd>,
     count: StreamCount,
     /// True if the client may pause for long, as in gRPC.
     may_rest: bool,
@@ -57,7 +58,7 @@ impl StreamIntake {
                     self.intake.begin_round();
                 }
             }
-            if let Some(trailers) = self.ended.take() {
+            if let Some(MessageEnd(trailers)) = self.ended.take() {
                 self.intake.end(trailers);
             } else if taken > 0 {
                 // Registers for more room.
@@ -81,7 +82,7 @@ impl<H: Handler> Http2Task<H> {
         let Some(stream) = self.core.get_mut(id) else { return Ok(()) };
         if let Some(intake) = stream.intake_mut() {
             intake.buffered.extend_from_slice(bytes);
-            intake.ended = ends.then_some(None);
+            intake.ended = ends.then_some(MessageEnd(None));
             return Ok(());
         }
         if let ServerStream::Receiving(receiving) = stream {
@@ -106,7 +107,7 @@ impl<H: Handler> Http2Task<H> {
             Some(ServerStream::Receiving(_)) => self.end_receiving(id),
             Some(stream) => {
                 if let Some(intake) = stream.intake_mut() {
-                    intake.ended = Some(trailers);
+                    intake.ended = Some(MessageEnd(trailers));
                 }
             }
             None => {}

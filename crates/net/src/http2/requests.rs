@@ -17,6 +17,7 @@ use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
 use flatout_http::http2::fields::FieldBlock;
 use flatout_http::http2::hpack::{encode_field, encode_status};
+use flatout_http::http2::window::StreamCount;
 use flatout_http::media::is_grpc;
 use flatout_http::refusal::Refusal;
 use flatout_http::request::{Method, RequestHead};
@@ -110,7 +111,7 @@ impl<H: Handler> Http2Task<H> {
         let deadline_ms = self.now_ms().saturating_add(worker.settings.timeouts.body_timeout_ms);
         let interims = offers.taken_interims();
         let receiving =
-            Receiving { reply, interims, record, received_bytes: 0, count: Default::default(), deadline_ms };
+            Receiving { reply, interims, record, received_bytes: 0, count: StreamCount::default(), deadline_ms };
         self.set(id, ServerStream::Receiving(Box::new(receiving)));
     }
 

@@ -4,7 +4,7 @@ use super::stream::{PendingStream, ServerStream, Streaming};
 use super::task::{Http2Task, STREAM_RESET};
 use crate::ending::CloseReason;
 use crate::exchange::pending::PendingResponse;
-use crate::exchange::streamed::StreamedPiece;
+use crate::exchange::streamed::{MessageEnd, StreamedPiece};
 use crate::handler::Handler;
 use crate::response::{Segment, encode_fields};
 use crate::tls::session::read_piece;
@@ -136,9 +136,9 @@ impl<H: Handler> Http2Task<H> {
             }
             // The end alone needs no window.
             Ok(_) => {
-                let trailers = streaming.ended.take().flatten().unwrap_or_default();
+                let trailers = streaming.ended.take().and_then(|MessageEnd(trailers)| trailers);
                 let mut block = Vec::new();
-                encode_fields(&trailers, None, &mut block);
+                encode_fields(trailers.as_deref().unwrap_or_default(), None, &mut block);
                 if block.is_empty() {
                     let head = self.core.send_data(id, 0, true);
                     self.link.output.extend_from_slice(&head);
@@ -168,7 +168,7 @@ impl Streaming {
                 self.segment = Some(segment);
                 if self.response.is_complete() {
                     match self.response.poll_piece(context) {
-                        StreamedPiece::End(trailers) => self.ended = Some(trailers),
+                        StreamedPiece::End(end) => self.ended = Some(end),
                         StreamedPiece::Failed(reason) => return Err(reason),
                         // Trailers may follow: the stream ends with the source.
                         StreamedPiece::Segment(_) | StreamedPiece::Wait => {}
@@ -176,8 +176,8 @@ impl Streaming {
                 }
                 Ok(true)
             }
-            StreamedPiece::End(trailers) => {
-                self.ended = Some(trailers);
+            StreamedPiece::End(end) => {
+                self.ended = Some(end);
                 Ok(true)
             }
             StreamedPiece::Failed(reason) => Err(reason),
@@ -193,7 +193,7 @@ impl Streaming {
         if segment.is_empty() {
             self.segment = None;
         }
-        Ok((bytes, self.segment.is_none() && matches!(self.ended, Some(None))))
+        Ok((bytes, self.segment.is_none() && matches!(self.ended, Some(MessageEnd(None)))))
     }
 }
 

@@ -5,12 +5,11 @@ use crate::access::Staged;
 use crate::content::Interims;
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::record::ExchangeRecord;
-use crate::exchange::streamed::StreamedResponse;
+use crate::exchange::streamed::{MessageEnd, StreamedResponse};
 use crate::handler::Reply;
 use crate::response::Segment;
 use flatout_http::http2::window::StreamCount;
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 /// An open stream. A response in memory that the windows permit is sent at once, so its stream never has a state.
 #[derive(Default)]
@@ -59,8 +58,8 @@ pub(super) struct Streaming {
     pub(super) response: StreamedResponse,
     /// The piece that is being sent.
     pub(super) segment: Option<Segment>,
-    /// The end of the source, with its trailers.
-    pub(super) ended: Option<Option<Rc<[u8]>>>,
+    /// The end of the source.
+    pub(super) ended: Option<MessageEnd>,
     /// The request's content, which may still be arriving.
     pub(super) intake: Option<StreamIntake>,
 }

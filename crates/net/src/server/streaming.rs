@@ -4,7 +4,7 @@ use super::exchanges::{COPY_BYTES_MAX, Exchanges, Turn};
 use super::sending::Tail;
 use super::worker::Worker;
 use crate::ending::CloseReason;
-use crate::exchange::streamed::{StreamedPiece, StreamedResponse};
+use crate::exchange::streamed::{MessageEnd, StreamedPiece, StreamedResponse};
 use crate::handler::Handler;
 use crate::response::Segment;
 use flatout_http::connection::ConnectionEvent;
@@ -70,7 +70,9 @@ impl Streaming {
             }
             match self.response.poll_piece(context) {
                 StreamedPiece::Wait => return Flow::Wait,
-                StreamedPiece::End(trailers) => return self.end(output, trailers.as_deref().unwrap_or_default()),
+                StreamedPiece::End(MessageEnd(trailers)) => {
+                    return self.end(output, trailers.as_deref().unwrap_or_default());
+                }
                 StreamedPiece::Segment(segment) => match self.add(segment, output) {
                     Tail::None => {}
                     rest => {

@@ -1,6 +1,6 @@
 //! Received frames.
 
-use super::{Connection, ConnectionError, Offence, OpenSection, Role, WINDOW_BYTES, WINDOW_BYTES_MAX};
+use super::{Connection, ConnectionError, Offence, OpenSection, Role, WINDOW_BYTES, WINDOW_BYTES_MAX, window_bytes};
 use crate::http2::fields::{FieldBlock, SectionKind};
 use crate::http2::flood::Flood;
 use crate::http2::frame::{
@@ -201,7 +201,7 @@ impl<T: Default> Connection<T> {
         if self.is_idle(id) {
             return Err(ConnectionError::protocol(ErrorCode::Protocol));
         }
-        let flow_bytes = head.payload_bytes as i64;
+        let flow_bytes = window_bytes(head.payload_bytes);
         self.take_connection_window(head.payload_bytes)?;
         let Some(stream) = self.streams.get_mut(id) else {
             self.release_connection(flow_bytes as u32, output);
@@ -237,7 +237,7 @@ impl<T: Default> Connection<T> {
 
     /// Subtracts received content from the connection's window.
     const fn take_connection_window(&mut self, bytes: usize) -> Result<(), ConnectionError> {
-        self.receive.available -= bytes as i64;
+        self.receive.available -= window_bytes(bytes);
         if self.receive.available < 0 { Err(ConnectionError::protocol(ErrorCode::FlowControl)) } else { Ok(()) }
     }
 

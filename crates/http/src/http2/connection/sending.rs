@@ -1,6 +1,6 @@
 //! What this side sends: heads, content, trailers, resets, PING and GOAWAY.
 
-use super::Connection;
+use super::{Connection, window_bytes};
 use crate::http2::frame::{
     ErrorCode, FrameHead, HEAD_BYTES, PAYLOAD_BYTES_MAX, append_frame, append_goaway, flag, kind,
 };
@@ -75,10 +75,10 @@ impl<T> Connection<T> {
     /// The head of a DATA frame with `bytes` of content, at most [`Self::data_room`], which the caller appends with its
     /// content. Ends this side of the stream if `ends`.
     pub fn send_data(&mut self, id: u32, bytes: usize, ends: bool) -> [u8; HEAD_BYTES] {
-        self.send_window -= bytes as i64;
+        self.send_window -= window_bytes(bytes);
         self.data_frames += 1;
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.send_window -= bytes as i64;
+            stream.send_window -= window_bytes(bytes);
             stream.served = self.data_frames;
         }
         self.handle_sent();

@@ -89,8 +89,11 @@ fn describe(event: &Event<'_, u32>, block: &FieldBlock) -> String {
     }
 }
 
-/// The frames in `output`: type, flags, stream and payload.
-fn frames(mut output: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
+/// Type, flags, stream and payload.
+type SentFrame = (u8, u8, u32, Vec<u8>);
+
+/// The frames in `output`.
+fn frames(mut output: &[u8]) -> Vec<SentFrame> {
     let mut frames = Vec::new();
     while let Some(head) = FrameHead::parse(output) {
         let end = HEAD_BYTES + head.payload_bytes;
@@ -102,7 +105,7 @@ fn frames(mut output: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
 }
 
 /// The consequence of `input` for a server: events, and what it sent. The same whole, byte by byte, and in pieces.
-fn consequence(input: &[u8]) -> (Vec<String>, Vec<(u8, u8, u32, Vec<u8>)>, Option<ErrorCode>) {
+fn consequence(input: &[u8]) -> (Vec<String>, Vec<SentFrame>, Option<ErrorCode>) {
     let of = |piece_bytes| {
         let (mut connection, mut output) = server();
         let (events, error) = give(&mut connection, input, piece_bytes, &mut output);

@@ -36,9 +36,10 @@ impl<T> Connection<T> {
         }
         let last = self.unacknowledged.back().copied().unwrap_or(self.stream_window);
         if windows.stream != last {
-            let [a, b] = setting::INITIAL_WINDOW_SIZE.to_be_bytes();
-            let [c, d, e, f] = windows.stream.to_be_bytes();
-            append_frame(kind::SETTINGS, 0, 0, &[a, b, c, d, e, f], output);
+            let mut payload = [0; 6];
+            payload[..2].copy_from_slice(&setting::INITIAL_WINDOW_SIZE.to_be_bytes());
+            payload[2..].copy_from_slice(&windows.stream.to_be_bytes());
+            append_frame(kind::SETTINGS, 0, 0, &payload, output);
             self.unacknowledged.push_back(windows.stream);
             if let Some(guard) = &mut self.guard {
                 guard.handle_sent_request();

@@ -64,7 +64,7 @@ fn a_large_head_continues_in_more_frames() {
     output.clear();
     connection.send_fields(1, true, &mut output, |output| {
         encode_status(200, output);
-        encode_field(b"x-a", &[0xff; 40_000], output);
+        encode_field(b"x-a", &vec![0xff; 40_000], output);
     });
     let sent: Vec<_> =
         frames(&output).into_iter().map(|(kind, flags, _, payload)| (kind, flags, payload.len())).collect();
