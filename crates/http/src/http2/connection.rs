@@ -38,7 +38,7 @@ pub enum Role {
     Server,
 }
 
-/// What one side announces.
+/// Settings that one side announces.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Streams that a client may have open.

@@ -5,7 +5,7 @@
 pub struct Priority {
     /// 0 to 7; lower values are served first.
     pub urgency: u8,
-    /// Whether a part of the response is useful, so that several take turns.
+    /// True if a part of the response is useful, so that several take turns.
     pub incremental: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What this side sends: heads, content, trailers, resets, PING and GOAWAY.
+//! Sending: heads, content, trailers, resets, PING and GOAWAY.
 
 use super::{Connection, window_bytes};
 use crate::http2::frame::{

@@ -3,7 +3,7 @@ use crate::http2::frame::{ErrorCode, flag, kind};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 
-/// What a server does about a mistake.
+/// The consequence of a mistake.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// RST_STREAM with this code; the connection goes on.
