@@ -222,29 +222,16 @@ pub(crate) fn encode_fields(lines: &[u8], left_out: Option<&'static str>, output
     }
 }
 
-/// Fields as lines, each `name: value` and CR LF.
-pub(crate) fn encode_lines(fields: &HeaderMap) -> Vec<u8> {
-    let mut lines = Vec::new();
-    for (name, value) in fields {
-        append_line(name.as_str(), value.as_bytes(), &mut lines);
-    }
-    lines
-}
-
 /// A trailer section as field lines, without the fields that are not allowed there (RFC 9110 §6.5.1); `None` when none
 /// is left.
 pub(crate) fn trailer_lines<'a>(trailers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Rc<[u8]>> {
     let mut lines = Vec::new();
     for (name, value) in trailers.filter(|(name, _)| may_be_trailer(name.as_bytes())) {
-        append_line(name, value, &mut lines);
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
     }
     (!lines.is_empty()).then(|| lines.into())
-}
-
-fn append_line(name: &str, value: &[u8], lines: &mut Vec<u8>) {
-    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-        lines.extend_from_slice(part);
-    }
 }
 
 /// The content of a response. A response to HEAD has the body of its GET; the connection omits it.

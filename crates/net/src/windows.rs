@@ -3,10 +3,8 @@
 
 use crate::clock::precise_ns;
 use flatout_http::http2::window::{StreamCount, WindowEstimator, Windows};
-use h2::{Ping, PingPong, RecvStream};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 /// Bytes of credit that the connections of one worker may grant to peers, beyond their initial windows.
 #[derive(Debug)]
@@ -114,62 +112,6 @@ impl AdaptiveWindows {
         };
         let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));
         self.wanted = Windows { stream: stream as u32, connection: connection as u32 };
-    }
-}
-
-/// The windows of a connection that the h2 crate holds.
-pub(crate) struct ConnectionWindows {
-    adaptive: RefCell<AdaptiveWindows>,
-    ping_pong: RefCell<PingPong>,
-    /// True while a ping's acknowledgement is awaited.
-    probing: Cell<bool>,
-}
-
-/// Credit accounting of one stream's content.
-pub(crate) struct WindowReader {
-    windows: Rc<ConnectionWindows>,
-    count: StreamCount,
-}
-
-impl WindowReader {
-    /// Records that `bytes` of `content` were taken, so the peer may send as many again.
-    pub(crate) fn release(&mut self, content: &mut RecvStream, bytes: usize) {
-        // Fails if the stream is gone, which the next poll of it reports.
-        let _ = content.flow_control().release_capacity(bytes);
-        if self.windows.adaptive.borrow_mut().handle_taken(&mut self.count, bytes) {
-            self.windows.probing.set(true);
-            // Wakes the connection's task. Fails if the connection has closed.
-            let _ = self.windows.ping_pong.borrow_mut().send_ping(Ping::opaque());
-        }
-    }
-}
-
-impl ConnectionWindows {
-    pub(crate) fn new(ping_pong: PingPong, adaptive: AdaptiveWindows) -> Self {
-        Self { adaptive: RefCell::new(adaptive), ping_pong: RefCell::new(ping_pong), probing: Cell::new(false) }
-    }
-
-    /// A reader for one stream.
-    pub(crate) fn reader(self: &Rc<Self>) -> WindowReader {
-        WindowReader { windows: Rc::clone(self), count: StreamCount::default() }
-    }
-
-    /// Polls for an acknowledgement. Returns new windows to announce; see [`AdaptiveWindows::wanted`].
-    pub(crate) fn poll(&self, streams: usize, context: &mut Context<'_>) -> Option<Windows> {
-        if self.probing.get()
-            && let Poll::Ready(acknowledged) = self.ping_pong.borrow_mut().poll_pong(context)
-        {
-            self.probing.set(false);
-            if acknowledged.is_ok() {
-                self.adaptive.borrow_mut().handle_acknowledged();
-            }
-        }
-        self.adaptive.borrow_mut().wanted(streams)
-    }
-
-    /// Records that `windows` were announced to the peer.
-    pub(crate) fn handle_announced(&self, windows: Windows) {
-        self.adaptive.borrow_mut().handle_announced(windows);
     }
 }
 

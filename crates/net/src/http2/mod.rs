@@ -10,10 +10,12 @@
 //! | `content` | request content |
 //! | `sending` | response content, by priority |
 //! | `timeouts` | deadlines |
+//! | `client` | connections of clients, for origins |
 //!
 //! Absent by design: server push, upgrades from HTTP/1.1, which clients no longer use, and tunnels: a handler that
 //! requests one causes a 501.
 
+pub(crate) mod client;
 mod content;
 pub(crate) mod link;
 mod requests;

@@ -9,16 +9,14 @@ use super::connect::connect;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
 use super::timeouts::{DeadlineTimer, now_ms};
-use crate::windows::{AdaptiveWindows, ConnectionWindows};
+use crate::http2::client::{ClientConnection, ClientTask, StreamError};
+use crate::windows::AdaptiveWindows;
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
+use flatout_http::http2::connection::Config;
 use flatout_http::http2::window::Windows;
-use h2::client::{Builder, SendRequest};
-use sending::SendPiece;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
@@ -28,9 +26,6 @@ const WINDOWS: Windows = Windows { stream: 128 * 1024, connection: 16 * 1024 * 1
 
 /// Lower bound of the connection's window, in stream windows.
 const STREAMS_PER_CONNECTION: u32 = 4;
-
-/// Bytes of one stream queued for the socket or the origin's window.
-const SEND_BYTES_MAX: usize = 64 * 1024;
 
 /// How long an origin is remembered as not speaking HTTP/2, in milliseconds.
 const HTTP1_TTL_MS: u64 = 60_000;
@@ -51,14 +46,14 @@ enum Http2PoolState {
     #[default]
     None,
     Connecting,
-    Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
+    Open(ClientConnection),
     /// The origin chose HTTP/1.1 by ALPN; HTTP/2 is not tried again until this time.
     Http1(u64),
 }
 
 /// The next action of an exchange that needs a connection.
 enum Look {
-    Open(SendRequest<SendPiece>, Rc<ConnectionWindows>),
+    Open(ClientConnection),
     Http1,
     /// Open one.
     Begin,
@@ -76,7 +71,7 @@ impl Http2Pool {
     fn look(&self) -> Look {
         let mut state = self.state.borrow_mut();
         match &*state {
-            Http2PoolState::Open(sender, windows) => Look::Open(sender.clone(), Rc::clone(windows)),
+            Http2PoolState::Open(connection) => Look::Open(connection.clone()),
             Http2PoolState::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
             Http2PoolState::Connecting => Look::Wait,
             Http2PoolState::None | Http2PoolState::Http1(_) => {
@@ -149,8 +144,7 @@ impl Drop for Attempt<'_> {
 
 /// A connection to send a request on.
 struct ReadyConnection {
-    sender: SendRequest<SendPiece>,
-    windows: Rc<ConnectionWindows>,
+    connection: ClientConnection,
     generation: u64,
     reused: bool,
 }
@@ -165,8 +159,8 @@ async fn connection(
     loop {
         let changed = http2.changed.notified();
         match http2.look() {
-            Look::Open(sender, windows) => {
-                return Ok(Some(ReadyConnection { sender, windows, generation: http2.generation.get(), reused: true }));
+            Look::Open(connection) => {
+                return Ok(Some(ReadyConnection { connection, generation: http2.generation.get(), reused: true }));
             }
             Look::Http1 => return Ok(None),
             Look::Begin => return open(shared, pool).await,
@@ -189,63 +183,33 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
         pool.check_in(shared, connected.transport);
         return Ok(None);
     }
-    let handshake = Builder::new()
-        .initial_window_size(WINDOWS.stream)
-        .initial_connection_window_size(WINDOWS.connection)
-        .max_send_buffer_size(SEND_BYTES_MAX)
-        .max_header_list_size(u32::try_from(shared.settings.head_bytes_max).unwrap_or(u32::MAX))
-        .enable_push(false)
-        .handshake::<_, SendPiece>(connected.transport);
-    let mut timer = DeadlineTimer::new(&shared.deadlines);
-    timer.begin(shared.settings.connect_timeout_ms);
-    let failed = |failure| ExchangeFailure::new(failure, Repeat::Always);
-    let (sender, mut connection) = timer
-        .bound(handshake)
-        .await
-        .ok_or(failed(OriginFailure::ConnectTimeout))?
-        .map_err(|_| failed(OriginFailure::H2Failed))?;
-    let ping_pong = connection.ping_pong().ok_or(failed(OriginFailure::H2Failed))?;
-    let adaptive = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
-    let windows = ConnectionWindows::new(ping_pong, adaptive);
-    let windows = Rc::new(windows);
+    let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };
+    let windows = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
+    let (connection, task) = ClientTask::new(connected.transport, config, windows);
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
     // The pool keeps the connection open, so this task must not own the pool, or it would never end.
     let owner = Rc::downgrade(pool);
-    let adapting = Rc::clone(&windows);
     tokio::task::spawn_local(async move {
         // Each stream receives the connection's error.
-        let _ended = poll_fn(|context| {
-            let streams = owner.upgrade().map_or(0, |owner| owner.http2.streams.get());
-            if let Some(windows) = adapting.poll(streams, context) {
-                connection.set_target_window_size(windows.connection);
-                // Fails until the previous settings are acknowledged, which wakes this task.
-                if connection.set_initial_window_size(windows.stream).is_ok() {
-                    adapting.handle_announced(windows);
-                }
-            }
-            Pin::new(&mut connection).poll(context)
-        })
-        .await;
+        task.await;
         if let Some(owner) = owner.upgrade() {
             owner.http2.forget_if(generation);
         }
     });
-    attempt.state = Some(Http2PoolState::Open(sender.clone(), Rc::clone(&windows)));
+    attempt.state = Some(Http2PoolState::Open(connection.clone()));
     shared.deadlines.wake_sweep();
-    Ok(Some(ReadyConnection { sender, windows, generation, reused: false }))
+    Ok(Some(ReadyConnection { connection, generation, reused: false }))
 }
 
 /// The failure of a stream that ended before its response.
-fn name_error(error: &h2::Error) -> ExchangeFailure {
-    use h2::Reason;
-    let (failure, repeat) = match error.reason() {
+const fn name_error(error: StreamError) -> ExchangeFailure {
+    let (failure, repeat) = match error {
         // RFC 9113 §8.7: the origin did not process the request.
-        Some(Reason::REFUSED_STREAM) => (OriginFailure::H2Refused, Repeat::Always),
-        Some(Reason::NO_ERROR) if error.is_go_away() && error.is_remote() => (OriginFailure::H2Refused, Repeat::Always),
-        _ if error.is_io() => (OriginFailure::Reset, Repeat::Idempotent),
-        _ => (OriginFailure::H2Failed, Repeat::Idempotent),
+        StreamError::Refused => (OriginFailure::H2Refused, Repeat::Always),
+        StreamError::Transport => (OriginFailure::Reset, Repeat::Idempotent),
+        StreamError::Reset(_) | StreamError::Protocol => (OriginFailure::H2Failed, Repeat::Idempotent),
     };
     ExchangeFailure::new(failure, repeat)
 }

@@ -1,39 +1,19 @@
 //! Sending a request's content.
 
 use crate::content::{ContentPiece, RequestContent};
+use crate::http2::client::ClientStream;
 use crate::origin::request::{OutgoingContent, OutgoingRequest};
-use crate::response::parse_lines;
+use crate::response::encode_fields;
 use crate::shared::SharedBytes;
-use bytes::Buf;
-use h2::{Reason, SendStream};
 use std::task::{Context, Poll, ready};
-
-/// A piece of content as the protocol machine holds it.
-#[derive(Debug)]
-pub(crate) struct SendPiece(pub(super) SharedBytes);
-
-impl Buf for SendPiece {
-    fn remaining(&self) -> usize {
-        self.0.len()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.0.advance(count);
-    }
-}
 
 /// The unsent content of a stream.
 pub(super) struct UploadSending {
-    stream: SendStream<SendPiece>,
     piece: Option<SharedBytes>,
     rest: UnsentContent,
     /// True if it last waited for the origin, not the client.
     pub(super) blocked: bool,
-    /// Bytes handed to the protocol machine.
+    /// Bytes handed to the connection.
     pub(super) sent_bytes: u64,
 }
 
@@ -86,49 +66,40 @@ impl Taken {
 }
 
 impl UploadSending {
-    pub(super) fn new(stream: SendStream<SendPiece>, taken: Taken) -> Self {
-        Self { stream, piece: taken.piece, rest: taken.rest, blocked: false, sent_bytes: 0 }
+    pub(super) fn new(taken: Taken) -> Self {
+        Self { piece: taken.piece, rest: taken.rest, blocked: false, sent_bytes: 0 }
     }
 
-    /// Sends as much as possible; ready when the protocol machine has everything.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+    /// Sends as much as possible on `stream`; ready when the connection has everything.
+    pub(super) fn poll(&mut self, stream: &ClientStream, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         loop {
             if let Some(piece) = &mut self.piece {
                 self.blocked = true;
-                self.stream.reserve_capacity(piece.len());
-                let capacity = self.stream.capacity().min(piece.len());
-                if capacity == 0 {
-                    match ready!(self.stream.poll_capacity(context)) {
-                        Some(Ok(_)) => continue,
-                        Some(Err(_)) | None => return Poll::Ready(Err(SendError::Stream)),
-                    }
-                }
-                let sent = piece.slice(0..capacity);
-                piece.advance(capacity);
-                let is_last = piece.is_empty() && matches!(self.rest, UnsentContent::None);
+                let room = ready!(stream.poll_room(context)).map_err(|_| SendError::Stream)?.min(piece.len());
+                let is_last = room == piece.len() && matches!(self.rest, UnsentContent::None);
+                stream.send(&piece[..room], is_last);
+                piece.advance(room);
                 if piece.is_empty() {
                     self.piece = None;
                 }
-                self.sent_bytes += capacity as u64;
-                self.stream.send_data(SendPiece(sent), is_last).map_err(|_| SendError::Stream)?;
+                self.sent_bytes += room as u64;
                 if is_last {
                     return Poll::Ready(Ok(()));
                 }
                 continue;
             }
             self.blocked = false;
-            if let Poll::Ready(reset) = self.stream.poll_reset(context) {
-                let _: Result<Reason, h2::Error> = reset;
+            if stream.poll_error(context).is_ready() {
                 return Poll::Ready(Err(SendError::Stream));
             }
-            if ready!(self.poll_rest(context))? {
+            if ready!(self.poll_rest(stream, context))? {
                 return Poll::Ready(Ok(()));
             }
         }
     }
 
     /// Takes the next piece from the client; true if there was none and the stream was ended.
-    fn poll_rest(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, SendError>> {
+    fn poll_rest(&mut self, stream: &ClientStream, context: &mut Context<'_>) -> Poll<Result<bool, SendError>> {
         let UnsentContent::Content(content, remaining) = &mut self.rest else { return Poll::Ready(Ok(true)) };
         match ready!(content.poll_piece(context)) {
             ContentPiece::Bytes(bytes) => {
@@ -146,11 +117,11 @@ impl UploadSending {
                     return Poll::Ready(Err(SendError::ClientCut));
                 }
                 self.rest = UnsentContent::None;
-                let ended = match trailers {
-                    Some(lines) => self.stream.send_trailers(parse_lines(&lines)),
-                    None => self.stream.send_data(SendPiece(SharedBytes::from(&[][..])), true),
-                };
-                Poll::Ready(ended.map(|()| true).map_err(|_| SendError::Stream))
+                match trailers {
+                    Some(lines) => stream.send_trailers(|output| encode_fields(&lines, None, output)),
+                    None => stream.send(b"", true),
+                }
+                Poll::Ready(Ok(true))
             }
             ContentPiece::Cut(_) => Poll::Ready(Err(SendError::ClientCut)),
         }
