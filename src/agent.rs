@@ -108,7 +108,7 @@ fn init(folder: &Path) -> Result<(), String> {
 }
 
 fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> {
-    let host = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let host = || flatout_net::procfs::sysctl("kernel.hostname").unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(host);
     let mut share = BenchShare::new()?;
     serve(controller, args.wait, trust, &name, cores_allowed().len() as u32, &mut share)

@@ -1,6 +1,7 @@
 //! Explains why the kernel cannot start another thread, and how to raise the limit.
 
-use flatout_net::cgroup::{Setting, files};
+use flatout_net::cgroup::{Setting, own_files};
+use flatout_net::procfs::read_process_status;
 use flatout_units::quantity::exact_size;
 use rustix::process::{Resource, getrlimit, getuid};
 use std::fs;
@@ -29,14 +30,10 @@ struct ThreadLimits {
 
 impl ThreadLimits {
     fn read() -> Self {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let used_bytes = fs::read_to_string("/proc/self/status").ok().and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
-            line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-        });
+        let used_bytes = read_process_status(std::process::id()).ok().map(|status| status.address_space_bytes);
         Self {
             user: getuid().as_raw(),
-            cgroup: files(&own, &PIDS).iter().find_map(|file| reached(file)),
+            cgroup: own_files(&PIDS).iter().find_map(|file| reached(file)),
             address_space: getrlimit(Resource::As).current.zip(used_bytes),
             processes: getrlimit(Resource::Nproc).current,
         }

@@ -1,6 +1,7 @@
 //! URLs that people write in flags, configurations and lists. Request targets are bytes: see [`target`](crate::target).
 
 use crate::host::check_host;
+use core::net::IpAddr;
 use std::fmt;
 
 /// Upper bound of a host in bytes (RFC 1035 §2.3.4 permits 255 for names).
@@ -118,6 +119,49 @@ impl fmt::Display for Url {
     }
 }
 
+/// A server by its scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OriginAddress {
+    /// True for https.
+    pub secure: bool,
+    /// A name or an IP address, without the brackets of an IPv6 address.
+    pub host: Box<str>,
+    /// The port.
+    pub port: u16,
+}
+
+impl OriginAddress {
+    /// The origin at `host`, a name or an address with or without brackets, and `port`.
+    pub fn new(secure: bool, host: &str, port: u16) -> Self {
+        Self { secure, host: strip_brackets(host).into(), port }
+    }
+
+    /// Parses `host[:port]`.
+    ///
+    /// # Errors
+    /// The first problem.
+    pub fn parse(secure: bool, authority: &str) -> Result<Self, UrlError> {
+        let (host, port) = parse_authority(secure, authority)?;
+        Ok(Self { secure, host: host.into(), port })
+    }
+
+    /// The IP address, if the host is one: no name resolution is needed then.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    /// The value of a Host field; the scheme's default port is left out (RFC 9110 §7.2).
+    pub fn authority(&self) -> String {
+        format_authority(self.secure, &self.host, self.port)
+    }
+}
+
+impl fmt::Display for OriginAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}://{}", if self.secure { "https" } else { "http" }, self.authority())
+    }
+}
+
 /// Parses `host[:port]`: the host in lower case without brackets, and the port or the scheme's default. A port must
 /// follow a colon: an empty one, which RFC 9110 §4.2.3 allows, usually stands for a variable that was not set.
 ///
@@ -177,7 +221,23 @@ pub const fn default_port(secure: bool) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Url, UrlError, split_port};
+    use super::{OriginAddress, Url, UrlError, split_port};
+
+    #[test]
+    fn authorities_leave_out_the_implied_port() {
+        for (secure, host, port, text) in [
+            (false, "a.example", 80, "http://a.example"),
+            (false, "a.example", 443, "http://a.example:443"),
+            (true, "a.example", 443, "https://a.example"),
+            (true, "127.0.0.1", 8443, "https://127.0.0.1:8443"),
+            (false, "[::1]", 80, "http://[::1]"),
+            (false, "::1", 3000, "http://[::1]:3000"),
+        ] {
+            let address = OriginAddress::new(secure, host, port);
+            assert_eq!(address.to_string(), text);
+            assert_eq!(address.ip().is_some(), host != "a.example");
+        }
+    }
 
     #[test]
     fn urls_are_parsed_and_printed() {

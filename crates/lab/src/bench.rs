@@ -10,7 +10,6 @@
 
 mod drive;
 mod error;
-mod kernel;
 mod levels;
 mod limit;
 mod note;

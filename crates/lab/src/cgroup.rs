@@ -3,7 +3,7 @@
 //! A quota bounds each period, usually of 100 ms: a group that has used it up is paused until the next one. Busy
 //! polling would cause that.
 
-use flatout_net::cgroup::Setting;
+use flatout_net::cgroup::{Setting, own_files};
 use std::fs;
 use std::path::PathBuf;
 
@@ -14,8 +14,7 @@ pub fn has_quota() -> bool {
 
 /// The files of the quotas that apply to this process.
 fn quotas() -> impl Iterator<Item = PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    files(&own).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
+    own_files(&QUOTA).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
 }
 
 /// Throttling counts of each quota that applies to this process, the innermost first.
@@ -58,16 +57,9 @@ fn parse(text: &str) -> Option<Periods> {
     Some(Periods { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
-/// The files that may contain a quota, according to `/proc/self/cgroup`.
-fn files(own: &str) -> Vec<PathBuf> {
-    const QUOTA: Setting<'_> = Setting {
-        controller: "cpu",
-        second: "cpu.max",
-        first: "cpu.cfs_quota_us",
-        first_folders: &["cpu", "cpu,cpuacct"],
-    };
-    flatout_net::cgroup::files(own, &QUOTA)
-}
+/// The quota of CPU time.
+const QUOTA: Setting<'_> =
+    Setting { controller: "cpu", second: "cpu.max", first: "cpu.cfs_quota_us", first_folders: &["cpu", "cpu,cpuacct"] };
 
 /// Returns whether a text is a quota: `5000 100000` and `5000` are; `max 100000` and `-1` are not.
 fn is_quota(text: &str) -> bool {
@@ -76,12 +68,13 @@ fn is_quota(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{HeldBack, Periods, files, is_quota, parse};
+    use super::{HeldBack, Periods, QUOTA, is_quota, parse};
+    use flatout_net::cgroup::files;
 
     #[test]
     fn a_quota_is_looked_for_from_the_own_group_up() {
         let names = |own: &str| -> Vec<String> {
-            files(own).into_iter().map(|file| file.to_string_lossy().into_owned()).collect()
+            files(own, &QUOTA).into_iter().map(|file| file.to_string_lossy().into_owned()).collect()
         };
         let second = names("0::/a.slice/b.scope\n");
         for file in ["a.slice/b.scope/cpu.max", "a.slice/cpu.max", "cpu.max"] {

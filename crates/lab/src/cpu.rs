@@ -3,10 +3,10 @@
 //! The kernel retains the time of ended ones: in a process's CPU clock that of its ended threads, and in its parent's
 //! `stat` that of each reaped child. A server with one thread or process per connection has little else.
 
-use crate::procfs;
 use crate::tree::ObservedProcesses;
 use flatout_load::report::CpuClock;
 use flatout_net::process_clock::process_cpu_ns;
+use flatout_net::procfs::{self, ProcessStat, Ticks};
 use std::collections::BTreeMap;
 
 /// CPU use of one process so far.
@@ -25,12 +25,16 @@ struct ProcessCpu {
 impl ProcessCpu {
     /// `None` if the process is gone.
     fn read(pid: u32) -> Option<Self> {
-        let ticks = procfs::read_process_ticks(pid).ok();
-        let children_ns = procfs::read_children_ticks(pid).map_or(0, procfs::Ticks::total_ns);
+        let stat = ProcessStat::read(pid).ok();
         let threads_ns = || Some(procfs::read_task_times(pid).ok()?.values().map(|time| time.cpu_ns).sum());
-        let (own_ns, clock) = choose_clock(process_cpu_ns(pid).ok(), ticks, threads_ns)?;
-        let (parent, ignores_children) = (procfs::read_parent(pid).unwrap_or(0), procfs::ignores_children(pid));
-        Some(Self { parent, ignores_children, own_ns, children_ns, clock })
+        let (own_ns, clock) = choose_clock(process_cpu_ns(pid).ok(), stat.map(|stat| stat.own), threads_ns)?;
+        Some(Self {
+            parent: stat.map_or(0, |stat| stat.parent),
+            ignores_children: procfs::ignores_children(pid),
+            own_ns,
+            children_ns: stat.map_or(0, |stat| stat.children.total_ns()),
+            clock,
+        })
     }
 }
 
@@ -38,7 +42,7 @@ impl ProcessCpu {
 /// threads.
 fn choose_clock(
     process_ns: Option<u64>,
-    ticks: Option<procfs::Ticks>,
+    ticks: Option<Ticks>,
     threads_ns: impl FnOnce() -> Option<u64>,
 ) -> Option<(u64, CpuClock)> {
     match (process_ns, ticks) {
@@ -133,7 +137,7 @@ impl CpuReading {
 #[cfg(test)]
 mod tests {
     use super::{CpuClock, CpuReading, ObservedProcesses, ProcessCpu, choose_clock};
-    use crate::procfs::Ticks;
+    use flatout_net::procfs::Ticks;
     use std::process::{Command, Stdio};
 
     /// Each process is the parent of the next one.

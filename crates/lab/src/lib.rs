@@ -18,7 +18,6 @@ pub mod cpu;
 pub mod cpu_roles;
 pub mod limits;
 pub mod machine;
-pub mod procfs;
 pub mod request;
 pub mod resolve;
 pub mod spread;

@@ -6,9 +6,9 @@
 //! application it forwards to) are not found, and not counted, unless the server started them.
 
 use crate::cpu::CpuReading;
-use crate::procfs;
 use crate::tree::{ObservedProcesses, descendants};
 use flatout_load::report::CpuClock;
+use flatout_net::procfs::{self, ProcessStat};
 use flatout_net::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -118,11 +118,12 @@ impl ServerProcesses {
         let processes = self.processes_now();
         let mut sum = TargetStatus::default();
         for pid in processes {
-            let (Ok(status), Ok(ticks)) = (procfs::read_process_status(pid), procfs::read_process_ticks(pid)) else {
+            let (Ok(status), Ok(stat)) = (procfs::read_process_status(pid), ProcessStat::read(pid)) else {
                 continue;
             };
             sum.processes += 1;
-            sum.ticks = sum.ticks.plus(ticks);
+            sum.ticks.user += stat.own.user;
+            sum.ticks.system += stat.own.system;
             sum.memory_bytes += status.memory_bytes;
             sum.memory_bytes_peak += status.memory_bytes_peak;
             sum.switches_voluntary += status.switches_voluntary;
@@ -342,7 +343,7 @@ mod tests {
                 let mut sum = 0_u64;
                 loop {
                     sum = std::hint::black_box(sum.wrapping_add(1));
-                    let used_ns = crate::procfs::read_own_sched_time().unwrap().cpu_ns;
+                    let used_ns = flatout_net::procfs::read_sched_time("thread-self").unwrap().cpu_ns;
                     if used_ns > 5_000_000 {
                         return used_ns;
                     }

@@ -4,18 +4,18 @@
 //! by their parents. Not followed: children of a process that started this one, whose other children need not belong
 //! to the server; and daemonised children, which fork twice.
 
-use crate::procfs;
 use flatout_net::process_clock::process_cpu_ns;
+use flatout_net::procfs::{self, ProcessStat};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// These processes and all their current descendants, each with its parent if that is among them.
 pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
     let own = own_line();
-    let mut parents: Option<BTreeMap<u32, u32>> = None;
+    let mut processes: Option<BTreeMap<u32, ProcessStat>> = None;
     let mut children_of = |pid: u32| {
         procfs::read_children(pid).unwrap_or_else(|| {
-            let parents = parents.get_or_insert_with(procfs::read_parents);
-            parents.iter().filter(|(_, parent)| **parent == pid).map(|(child, _)| *child).collect()
+            let processes = processes.get_or_insert_with(procfs::read_processes);
+            processes.iter().filter(|(_, stat)| stat.parent == pid).map(|(child, _)| *child).collect()
         })
     };
     let mut found: BTreeMap<u32, Option<u32>> = roots.iter().map(|pid| (*pid, None)).collect();
@@ -37,7 +37,7 @@ fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut next = Some(std::process::id());
     while let Some(pid) = next.filter(|pid| *pid > 0 && line.insert(*pid)) {
-        next = procfs::read_parent(pid);
+        next = ProcessStat::read(pid).ok().map(|stat| stat.parent);
     }
     line
 }

@@ -30,7 +30,7 @@ pub mod urls;
 pub mod web96;
 pub mod web99;
 
-pub use address::{Address, ServerOrigin};
+pub use address::Address;
 pub use entry::{Class, Method, WorkloadEntry};
 pub use fault::{FaultKind, Faults, LineFault};
 pub use log::{AccessLog, LogReader};

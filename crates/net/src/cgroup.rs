@@ -1,5 +1,6 @@
 //! The limits that the kernel sets for this process's cgroup, and its memory limit in particular.
 
+use crate::procfs::read_memory_total;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,11 @@ pub struct Setting<'a> {
     pub first: &'a str,
     /// The mount folders of the controller in cgroup v1.
     pub first_folders: &'a [&'a str],
+}
+
+/// The files that may hold `setting` for this process: [`files`] of its own groups.
+pub fn own_files(setting: &Setting<'_>) -> Vec<PathBuf> {
+    files(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), setting)
 }
 
 /// The files that may hold `setting` for a process, those of its own group first, then those of each parent. `own` is
@@ -65,12 +71,8 @@ pub enum MemoryLimit {
 impl MemoryLimit {
     /// Reads the limit; `None` if neither a cgroup nor the kernel reports one.
     pub fn read() -> Option<Self> {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let texts = files(&own, &MEMORY).into_iter().filter_map(|file| fs::read_to_string(file).ok());
-        Self::least(
-            texts.filter_map(|text| parse_limit(&text)),
-            machine_bytes(&fs::read_to_string("/proc/meminfo").ok()?),
-        )
+        let texts = own_files(&MEMORY).into_iter().filter_map(|file| fs::read_to_string(file).ok());
+        Self::least(texts.filter_map(|text| parse_limit(&text)), read_memory_total())
     }
 
     fn least(cgroups: impl Iterator<Item = u64>, machine: Option<u64>) -> Option<Self> {
@@ -91,15 +93,9 @@ fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < UNLIMITED_BYTES)
 }
 
-/// Parses the line `MemTotal:  24000000 kB` into bytes.
-fn machine_bytes(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY, MemoryLimit, files, machine_bytes, parse_limit};
+    use super::{MEMORY, MemoryLimit, files, parse_limit};
 
     #[test]
     fn limits_are_looked_for_from_the_own_group_up_in_both_versions() {
@@ -121,8 +117,6 @@ mod tests {
     fn the_least_limit_holds_and_max_is_none() {
         assert_eq!(parse_limit("536870912\n"), Some(512 << 20));
         assert!(["max\n", "9223372036854771712\n", "", "-1"].iter().all(|text| parse_limit(text).is_none()));
-        assert_eq!(machine_bytes("MemFree: 1 kB\nMemTotal:       24000 kB\n").map(|bytes| bytes / 1024), Some(24_000));
-        assert_eq!(machine_bytes("nonsense"), None);
         let least = |cgroups: &[u64], machine| MemoryLimit::least(cgroups.iter().copied(), machine);
         assert_eq!(least(&[900, 500], Some(700)), Some(MemoryLimit::Cgroup(500)));
         assert_eq!(least(&[900], Some(700)), Some(MemoryLimit::Machine(700)));

@@ -49,6 +49,7 @@ pub mod owned;
 mod page;
 pub mod process;
 pub mod process_clock;
+pub mod procfs;
 pub mod registered;
 pub mod response;
 pub mod root;

@@ -10,6 +10,7 @@ use self::share::ControlGroup;
 use crate::document::Why;
 use crate::server::program::look_up;
 use crate::why::Reason;
+use flatout_net::procfs::ProcessStat;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -189,25 +190,12 @@ fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let mut parts = rest.split('-').map(str::parse::<u64>);
     let (Some(Ok(pid)), Some(Ok(begun))) = (parts.next(), parts.next()) else { return false };
-    !std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_running(&stat, begun))
+    !ProcessStat::read(pid).is_ok_and(|stat| stat.start == begun && !stat.has_ended())
 }
 
 /// Start time of a process, in the kernel's ticks since boot.
 pub fn begun_at(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(state_and_begin(&stat)?.1)
-}
-
-/// The state, and when it began, of what the kernel says of a process.
-fn state_and_begin(stat: &str) -> Option<(&str, u64)> {
-    // The name may hold anything. Behind it come the state and, as field 22, when it began.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    Some((fields.next()?, fields.nth(18)?.parse().ok()?))
-}
-
-/// Returns whether the process with that start time is still running. A zombie is not.
-fn is_running(stat: &str, begun: u64) -> bool {
-    state_and_begin(stat).is_some_and(|(state, at)| at == begun && !matches!(state, "Z" | "X"))
+    Some(ProcessStat::read(pid).ok()?.start)
 }
 
 fn remove(name: &str) {
@@ -262,14 +250,7 @@ fn rate_bits(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{begun_at, delay_fault, is_orphan, is_running, mtu_fault, rate_fault};
-
-    #[test]
-    fn who_has_ended_runs_no_more_though_nobody_has_asked_how() {
-        let stat = |state: &str| format!("7 (a) b) {state} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1234 20");
-        assert!(is_running(&stat("S"), 1234) && !is_running(&stat("S"), 99));
-        assert!(!is_running(&stat("Z"), 1234) && !is_running("", 1234) && !is_running("7 (a) S 1", 1234));
-    }
+    use super::{begun_at, delay_fault, is_orphan, mtu_fault, rate_fault};
 
     #[test]
     fn links_are_bounded() {

@@ -4,7 +4,7 @@ use super::responder::{Answer, ok, respond};
 use super::{Bench, before_others_alone, bench, bench_by};
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::tool;
-use flatout_lab::procfs;
+use flatout_net::procfs::ProcessStat;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -36,7 +36,7 @@ impl Threading {
     }
 
     fn cpu_ns(&self) -> u64 {
-        procfs::read_process_ticks(self.0.id()).unwrap().total_ns()
+        ProcessStat::read(self.0.id()).unwrap().own.total_ns()
     }
 }
 

@@ -15,7 +15,7 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-load", &[REASON, UNITS, &["flatout-http"]]),
     ("flatout-cache", &[REASON, &["flatout-http"]]),
     ("flatout-config", &[UNITS, &["flatout-http", "flatout-cache"]]),
-    ("flatout-net", &[REASON, &["flatout-http"]]),
+    ("flatout-net", &[REASON, &["flatout-http", "flatout-load"]]),
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[BASE]),
     ("flatout-proxy", &[BASE]),

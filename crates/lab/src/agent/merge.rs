@@ -86,8 +86,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
             (one, other) => one.or(other),
         };
         elapsed_ns = elapsed_ns.max(step.elapsed_ns);
-        client.cpu.user_ns += step.client.cpu.user_ns;
-        client.cpu.system_ns += step.client.cpu.system_ns;
+        client.cpu.add(step.client.cpu);
         client.busy_wait_ns += step.client.busy_wait_ns;
         let taken = |client: &ClientReport| client.busy_share + client.wait_share;
         if taken(&step.client) > taken(&client) {

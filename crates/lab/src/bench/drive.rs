@@ -3,8 +3,8 @@
 use super::spec::BenchRequests;
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
-use flatout_load::schedule::{self, Schedule, Tally};
-use flatout_net::client::{self, Drive, Made, RequestFailure, RequestRecord};
+use flatout_load::schedule::{Begin, Move, Schedule, Tally};
+use flatout_net::client::{Drive, Made, RequestFailure, RequestRecord};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,7 +86,7 @@ pub(crate) struct RequestSelection {
 }
 
 impl RequestSelection {
-    fn choose(&self, begin: &client::Begin, nth: u32) -> u32 {
+    fn choose(&self, begin: &Begin, nth: u32) -> u32 {
         match &self.work {
             BenchRequests::Chosen(workload) if workload.entries.len() == 1 => 0,
             BenchRequests::Chosen(workload) => workload.choose(self.seed, begin.request + u64::from(nth)) as u32,
@@ -181,21 +181,15 @@ impl LabDrive {
 }
 
 impl Drive for LabDrive {
-    fn next(&mut self, now_ns: u64) -> client::Move {
-        match self.schedule.next(now_ns) {
-            schedule::Move::Begin(begin) => client::Move::Begin(to_client(begin)),
-            schedule::Move::Close(slot) => client::Move::Close(slot),
-            schedule::Move::WaitUntil(due_ns) => client::Move::WaitUntil(due_ns),
-            schedule::Move::Idle => client::Move::Idle,
-            schedule::Move::Done => client::Move::Done,
-        }
+    fn next(&mut self, now_ns: u64) -> Move {
+        self.schedule.next(now_ns)
     }
 
-    fn choose(&mut self, begin: &client::Begin, nth: u32) -> u32 {
+    fn choose(&mut self, begin: &Begin, nth: u32) -> u32 {
         self.choice.choose(begin, nth)
     }
 
-    fn handle_begun(&mut self, begin: &client::Begin, now_ns: u64) -> bool {
+    fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool {
         self.recorder.record_begun(begin.burst, begin.intended_ns, now_ns);
         begin.intended_ns >= self.recorder.measured_from_ns
     }
@@ -246,8 +240,8 @@ impl Drive for LabDrive {
         }
     }
 
-    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<client::Begin> {
-        self.schedule.handle_answered(slot, now_ns, is_open).map(to_client)
+    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
+        self.schedule.handle_answered(slot, now_ns, is_open)
     }
 
     fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
@@ -263,13 +257,8 @@ impl Drive for LabDrive {
         self.recorder.record_connected(now_ns, (made.tls_ns > 0).then_some(made.is_resumed));
     }
 
-    fn handle_connection_end(&mut self, end: &client::ConnectionEnd) {
-        self.recorder.record_connection_end(&ConnectionEnd {
-            begun_ns: end.begun_ns,
-            ended_ns: end.ended_ns,
-            replies: end.replies,
-            by_server: end.by_server,
-        });
+    fn handle_connection_end(&mut self, end: &ConnectionEnd) {
+        self.recorder.record_connection_end(end);
     }
 
     fn handle_closed(&mut self, slot: u32) {
@@ -299,19 +288,6 @@ impl Drive for LabDrive {
 
     fn handle_interrupt(&mut self) {
         self.schedule.stop();
-    }
-}
-
-const fn to_client(begin: schedule::Begin) -> client::Begin {
-    client::Begin {
-        slot: begin.slot,
-        connect: begin.connect,
-        burst: begin.burst,
-        closes: begin.closes,
-        intended_ns: begin.intended_ns,
-        visit: begin.visit,
-        request: begin.request,
-        call: begin.call,
     }
 }
 

@@ -1,9 +1,8 @@
 //! Load levels in sequence: each measured, including the use of server and machine.
 
 use super::drive::RequestSelection;
-use super::kernel::KernelCounters;
 use super::server_counters::{CounterSnapshot, CounterSource};
-use super::span::{self, SpanPlan, SpanResult, run_span};
+use super::span::{SpanPlan, SpanResult, run_span};
 use super::{
     BenchError, BenchReport, BenchSpec, Limit, Live, Phase, Ports, ProgressReceiver, ServerFound, limit, question,
 };
@@ -11,7 +10,6 @@ use crate::cgroup;
 use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::cpu_roles::CrowdWatch;
 use crate::machine::Machine;
-use crate::procfs;
 use crate::request::HttpVersion;
 use crate::resolve::resolve;
 use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetUnknown};
@@ -21,6 +19,7 @@ use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
     ClientReport, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
+use flatout_net::procfs::{self, ProcessStat};
 use std::time::{Instant, SystemTime};
 
 /// Gap between two levels that agents start together.
@@ -71,7 +70,7 @@ impl ProgressReceiver for Looking<'_> {
 /// State of server and machine before a part of a run.
 struct Before {
     server: Option<(CpuSnapshot, TargetStatus)>,
-    kernel: Option<KernelCounters>,
+    kernel: Option<KernelReport>,
     crowd: CrowdWatch,
 }
 
@@ -118,6 +117,7 @@ impl Bench {
             Err(TargetUnknown::NotLocal) => cores_allowed().len() >= ask.threads as usize,
             Err(_) => false,
         };
+        let is_realtime = ProcessStat::read("thread-self").is_ok_and(|stat| stat.is_realtime());
         let like = SpanPlan {
             plan: first.clone(),
             threads: ask.threads,
@@ -130,7 +130,7 @@ impl Bench {
             digest_every: ask.digest_every(),
             request_timeout_ns: ask.request_timeout_ns,
             placement: Placement::Anywhere,
-            may_stay_awake: leaves_room && !procfs::is_realtime() && !cgroup::has_quota(),
+            may_stay_awake: leaves_room && !is_realtime && !cgroup::has_quota(),
             handle_interrupts: true,
             share: ask.share,
             begin_at_ns: ask.begin_at_ns,
@@ -261,13 +261,13 @@ impl Bench {
     fn look(&self) -> Before {
         Before {
             server: self.server.as_ref().ok().map(|target| (target.snapshot(), target.status())),
-            kernel: KernelCounters::read(),
+            kernel: procfs::read_kernel_counters(),
             crowd: CrowdWatch::begin(),
         }
     }
 
     fn look_back(&mut self, before: Before, seen: &ObservedProcesses, span: &SpanResult) -> Around {
-        let kernel = before.kernel.and_then(|before| Some(KernelCounters::read()?.since(before)));
+        let kernel = before.kernel.and_then(|before| Some(procfs::read_kernel_counters()?.since(before)));
         let (mut used, mut status) = (None, None);
         if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
             used = Some(target.snapshot().since(&snapshot, seen));
@@ -444,7 +444,7 @@ impl Around {
         let server = self.server.zip(other.server).map(|(one, two)| {
             let sum = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(one, two)| one + two);
             let mut cpu = one.cpu;
-            span::add_cpu(&mut cpu, two.cpu);
+            cpu.add(two.cpu);
             // Both halves have about as many responses.
             let costs = one.cpu_ns_per_response.zip(two.cpu_ns_per_response);
             ServerReport {
@@ -460,13 +460,7 @@ impl Around {
                 ..two
             }
         });
-        let kernel = self.kernel.zip(other.kernel).map(|(one, two)| KernelReport {
-            tcp_retransmits: one.tcp_retransmits + two.tcp_retransmits,
-            listen_overflows: one.listen_overflows + two.listen_overflows,
-            listen_drops: one.listen_drops + two.listen_drops,
-            connect_failures: one.connect_failures + two.connect_failures,
-            resets: one.resets + two.resets,
-        });
+        let kernel = self.kernel.zip(other.kernel).map(|(one, two)| one.plus(two));
         let other_cpu_share = mean(self.other_cpu_share, other.other_cpu_share);
         Self { server, kernel, other_cpu_share, crowded_share: mean(self.crowded_share, other.crowded_share) }
     }

@@ -1,7 +1,7 @@
 //! A check that local ports suffice for a plan's connections, before it opens them.
 
 use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
-use std::fs;
+use flatout_net::procfs::sysctl;
 use std::net::{IpAddr, SocketAddr};
 
 /// How long a used port is unavailable for the same server, in seconds (TIME-WAIT, RFC 9293 §3.6.1; 60 s on Linux).
@@ -59,9 +59,8 @@ impl std::fmt::Display for PortsShort {
 impl Ports {
     /// The settings for connections to an address.
     pub fn here(address: SocketAddr) -> Self {
-        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-        let reuse = fs::read_to_string("/proc/sys/net/ipv4/tcp_tw_reuse").unwrap_or_default();
-        Self::of(&range, &reuse, address.ip())
+        let setting = |name: &str| sysctl(name).unwrap_or_default();
+        Self::of(&setting("net.ipv4.ip_local_port_range"), &setting("net.ipv4.tcp_tw_reuse"), address.ip())
     }
 
     fn of(range: &str, reuse: &str, server: IpAddr) -> Self {

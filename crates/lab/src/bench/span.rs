@@ -10,7 +10,6 @@ use super::drive::{
 use super::progress::{Live, Phase, ProgressReceiver};
 use crate::cgroup::HeldBack;
 use crate::cores::Placement;
-use crate::procfs;
 use flatout_load::judge::steady::WarmupDetector;
 use flatout_load::judge::tight::TightWatch;
 use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
@@ -19,6 +18,7 @@ use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
 use flatout_net::client::{ClientSettings, ClientTls, PreparedRequest, Sources, WorkerReport, run_worker};
 use flatout_net::clock::precise_ns;
+use flatout_net::procfs::{ProcessStat, read_sched_time};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -124,7 +124,7 @@ impl SpanResult {
         self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
         self.tally.merge(&other.tally);
         self.whole.merge(&other.whole);
-        add_cpu(&mut self.client_cpu, other.client_cpu);
+        self.client_cpu.add(other.client_cpu);
         self.client_awake_ns += other.client_awake_ns;
         self.interrupted |= other.interrupted;
         Ok(())
@@ -134,12 +134,6 @@ impl SpanResult {
     pub(crate) fn answers_whole(&self) -> u64 {
         self.whole.classes.iter().sum()
     }
-}
-
-/// Adds CPU time.
-pub(crate) fn add_cpu(sum: &mut Cpu, more: Cpu) {
-    sum.user_ns += more.user_ns;
-    sum.system_ns += more.system_ns;
 }
 
 /// The result of one thread.
@@ -177,11 +171,12 @@ pub(crate) fn run_span(
         let thread = thread::Builder::new().name(name).spawn(move || {
             // Running on other cores is better than not running; the placement is optional here.
             let _placed = placement.apply();
-            let waited_ns = || procfs::read_own_sched_time().unwrap_or_default().wait_ns;
-            let (wait_before_ns, ticks_before) = (waited_ns(), procfs::read_own_ticks().unwrap_or_default());
+            let waited_ns = || read_sched_time("thread-self").unwrap_or_default().wait_ns;
+            let ticks = || ProcessStat::read("thread-self").map(|stat| stat.own).unwrap_or_default();
+            let (wait_before_ns, ticks_before) = (waited_ns(), ticks());
             let report = run_worker(settings, drive);
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
-            let ticks = procfs::read_own_ticks().unwrap_or_default().since(ticks_before);
+            let ticks = ticks().since(ticks_before);
             drop(ended);
             report.map(|report| ThreadOutcome { cpu: ticks.split(report.counted.work_ns), report, wait_ns })
         });

@@ -13,7 +13,7 @@ mod worker;
 pub use reply::{MEMORY_BYTES_MAX, ResponderReply};
 
 use crate::cores::Placement;
-use crate::procfs;
+use flatout_net::procfs;
 use reply::ReplyError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::io;

@@ -163,6 +163,12 @@ impl Cpu {
     pub const fn total_ns(&self) -> u64 {
         self.user_ns + self.system_ns
     }
+
+    /// Adds another time.
+    pub const fn add(&mut self, other: Self) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+    }
 }
 
 /// Resource use of the client in a step.
@@ -289,6 +295,30 @@ pub struct KernelReport {
     pub connect_failures: u64,
     /// Connections reset.
     pub resets: u64,
+}
+
+impl KernelReport {
+    /// The difference to `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    fn zip(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            tcp_retransmits: combine(self.tcp_retransmits, other.tcp_retransmits),
+            listen_overflows: combine(self.listen_overflows, other.listen_overflows),
+            listen_drops: combine(self.listen_drops, other.listen_drops),
+            connect_failures: combine(self.connect_failures, other.connect_failures),
+            resets: combine(self.resets, other.resets),
+        }
+    }
 }
 
 /// Properties of the machine relevant to measurements. Unreadable ones are absent, never guessed.

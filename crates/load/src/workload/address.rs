@@ -1,7 +1,7 @@
 //! URL in a list: absolute, or a path on the server under test.
 
 use super::fault::FaultKind;
-use flatout_http::url::{Url, UrlError, format_authority, parse_authority};
+use flatout_http::url::{OriginAddress, Url, UrlError};
 use std::fmt;
 
 /// Maximum length of a target in bytes. Servers accept about as much.
@@ -11,20 +11,9 @@ pub const TARGET_BYTES_MAX: usize = 8192;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The server, if the list names one.
-    pub origin: Option<ServerOrigin>,
+    pub origin: Option<OriginAddress>,
     /// Path and query in origin form (RFC 9112 §3.2.1): graphic ASCII, at most [`TARGET_BYTES_MAX`] bytes.
     pub target: Box<str>,
-}
-
-/// A server.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServerOrigin {
-    /// True if the scheme is https.
-    pub secure: bool,
-    /// Host in lower case, without the brackets of an IPv6 address.
-    pub host: Box<str>,
-    /// Port as written, or the scheme's default.
-    pub port: u16,
 }
 
 impl Address {
@@ -39,7 +28,7 @@ impl Address {
         }
         let url = Url::parse_lenient(text)?;
         check_target(&url.target)?;
-        let origin = ServerOrigin { secure: url.secure, host: url.host.into(), port: url.port };
+        let origin = OriginAddress { secure: url.secure, host: url.host.into(), port: url.port };
         Ok(Self { origin: Some(origin), target: url.target.into() })
     }
 }
@@ -58,27 +47,10 @@ impl From<UrlError> for FaultKind {
     }
 }
 
-impl ServerOrigin {
-    /// Parses `host[:port]`.
-    ///
-    /// # Errors
-    /// Returns the kind of error.
-    pub fn parse(secure: bool, authority: &str) -> Result<Self, FaultKind> {
-        let (host, port) = parse_authority(secure, authority)?;
-        Ok(Self { secure, host: host.into(), port })
-    }
-
-    /// Value of the Host field, without the port if it is the scheme's default.
-    pub fn authority(&self) -> String {
-        format_authority(self.secure, &self.host, self.port)
-    }
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(origin) = &self.origin {
-            let scheme = if origin.secure { "https" } else { "http" };
-            write!(formatter, "{scheme}://{}", origin.authority())?;
+            origin.fmt(formatter)?;
         }
         formatter.write_str(&self.target)
     }

@@ -16,7 +16,8 @@ pub use line::{AccessLogLine, parse_line};
 use super::address::check_target;
 use super::fault::{FaultKind, Faults};
 use super::lines::{LineReader, TooLong};
-use super::{ENTRIES_MAX, Method, ServerOrigin, TEXT_BYTES_MAX};
+use super::{ENTRIES_MAX, Method, TEXT_BYTES_MAX};
+use flatout_http::url::OriginAddress;
 use std::collections::HashMap;
 
 /// Maximum length of a line in bytes. A target, a referrer and a user agent may have some thousands each, or four
@@ -66,7 +67,7 @@ pub struct LogEntry {
     /// The method.
     pub method: Method,
     /// Requested host, if the log has it.
-    pub host: Option<ServerOrigin>,
+    pub host: Option<OriginAddress>,
     /// Path and query.
     pub target: Box<str>,
     /// Number of requests.
@@ -144,7 +145,7 @@ impl LogReader {
 }
 
 /// Identity of an entry: method, host, target.
-type EntryKey = (Method, Option<ServerOrigin>, Box<str>);
+type EntryKey = (Method, Option<OriginAddress>, Box<str>);
 
 #[derive(Debug)]
 struct Gatherer {
@@ -203,7 +204,7 @@ impl Gatherer {
             .host
             .as_deref()
             .filter(|host| !host.is_empty())
-            .map(|host| ServerOrigin::parse(line.secure, host))
+            .map(|host| OriginAddress::parse(line.secure, host))
             .transpose()
         else {
             return Ok(Some(Skip::HostUnsendable));

@@ -1,10 +1,11 @@
 //! Dispatch of due bursts to slots.
 
+use super::Drive;
 use super::failure::RequestFailure;
 use super::worker::ClientShared;
-use super::{Begin, Drive, Move};
 use super::{connection, http2};
 use crate::clock::precise_ns;
+use flatout_load::schedule::{Begin, Move};
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};

@@ -14,6 +14,8 @@
 //! | `connection`, `http2` | the exchange loops |
 //! | `deadline`, `failure` | timeouts; reasons for incomplete responses |
 //!
+//! The vocabulary is `flatout_load`'s: a drive answers with a [`Move`], and hears of each [`ConnectionEnd`].
+//!
 //! Absent by design: the schedule and the records, which belong to the drive. Redirects are not followed and requests
 //! are not retried, as a load lab that hides failures measures something else.
 
@@ -41,6 +43,8 @@ pub use table::{DIGEST_BYTES, Http2Request, PreparedRequest};
 pub use tls::{ClientTls, ClientTlsSettings, TlsFailure};
 pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 
+use flatout_load::record::ConnectionEnd;
+use flatout_load::schedule::{Begin, Move};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -85,42 +89,6 @@ pub enum Sources {
     },
 }
 
-/// A burst of requests that is due on a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begin {
-    /// The slot's index, from 0.
-    pub slot: u32,
-    /// True if it needs a new connection instead of the open one.
-    pub connect: bool,
-    /// Requests to send without waiting for responses; at least 1.
-    pub burst: u32,
-    /// True if the connection closes afterwards: the last request announces it.
-    pub closes: bool,
-    /// When it should have started, on the monotonic clock.
-    pub intended_ns: u64,
-    /// Opaque to the worker: the visit it belongs to.
-    pub visit: u64,
-    /// Opaque to the worker: number of the first request.
-    pub request: u64,
-    /// Opaque to the worker.
-    pub call: u32,
-}
-
-/// The next action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// Start this burst now.
-    Begin(Begin),
-    /// Close the connection of this slot. The slot's next burst opens a new one.
-    Close(u32),
-    /// Nothing before this time on the monotonic clock, unless a burst ends.
-    WaitUntil(u64),
-    /// Nothing until a burst ends.
-    Idle,
-    /// Nothing more in this run.
-    Done,
-}
-
 /// A connection that was opened for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made {
@@ -132,19 +100,6 @@ pub struct Made {
     pub is_reconnect: bool,
     /// True if its TLS session was resumed.
     pub is_resumed: bool,
-}
-
-/// A closed connection. Times are on the monotonic clock, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionEnd {
-    /// When the client started to connect.
-    pub begun_ns: u64,
-    /// When it was closed.
-    pub ended_ns: u64,
-    /// Complete responses on it.
-    pub replies: u64,
-    /// True if the server closed it although it was reusable.
-    pub by_server: bool,
 }
 
 /// The record of one request. All times are on the monotonic clock, in nanoseconds.

@@ -1,8 +1,8 @@
 //! A slot holds one connection, or one stream of a shared one.
 
-use super::Begin;
 use super::deadline::Deadline;
 use super::failure::RequestFailure;
+use flatout_load::schedule::Begin;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};

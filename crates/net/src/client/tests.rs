@@ -1,11 +1,13 @@
 //! The client against servers of a few lines, each with one fault.
 
 use super::{
-    Begin, ClientSettings, ConnectionEnd, Drive, Made, Move, PreparedRequest, RequestFailure, RequestRecord, Sources,
-    WorkerCpu, WorkerReport, run_worker,
+    ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, Sources, WorkerCpu, WorkerReport,
+    run_worker,
 };
 use crate::clock::precise_ns;
 use flatout_http::refusal::Refusal;
+use flatout_load::record::ConnectionEnd;
+use flatout_load::schedule::{Begin, Move};
 use rustix::io::Errno;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

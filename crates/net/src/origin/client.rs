@@ -1,6 +1,5 @@
 //! A complete exchange, and its retries.
 
-use super::address::OriginAddress;
 use super::connect::connect;
 use super::counts::OriginCounts;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
@@ -18,6 +17,7 @@ use crate::timer::Timer;
 use crate::transport::{Socket, Transport};
 use crate::windows::WindowBudget;
 use flatout_http::limits::Limits;
+use flatout_http::url::OriginAddress;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;

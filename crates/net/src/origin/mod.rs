@@ -6,7 +6,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`address`], [`settings`], [`tls`] | addresses, timeouts and bounds, certificate verification |
+//! | [`settings`], [`tls`] | timeouts and bounds, certificate verification |
 //! | [`request`], [`response`], [`body`] | upstream requests and their responses |
 //! | [`failure`], [`counts`] | failures by name; counters |
 //! | `client` | a complete exchange, and its retries |
@@ -18,7 +18,6 @@
 //!
 //! Absent by design: the choice of an origin, retry policy, and the use of the response.
 
-pub mod address;
 pub mod body;
 mod client;
 mod connect;
@@ -36,7 +35,6 @@ pub(crate) mod timeouts;
 pub mod tls;
 mod upload;
 
-pub use address::OriginAddress;
 pub use body::{IncomingBody, IncomingPiece};
 pub use client::{KeptAnswer, KeptExchange, OriginClient};
 pub use counts::OriginCounts;

@@ -1,11 +1,11 @@
 //! The idle connections to one origin.
 
-use super::address::OriginAddress;
 use super::client::OriginShared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
 use super::timeouts::now_ms;
 use crate::transport::Transport;
+use flatout_http::url::OriginAddress;
 use std::cell::{Cell, RefCell};
 
 /// An idle connection.

@@ -1,10 +1,10 @@
 //! Name resolution on a separate thread, cached for a while.
 
-use super::address::OriginAddress;
 use super::client::OriginShared;
 use super::failure::OriginFailure;
 use super::pool::OriginPool;
 use super::timeouts::{DeadlineTimer, now_ms};
+use flatout_http::url::OriginAddress;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -10,11 +10,12 @@ mod tls;
 mod uploads;
 
 use crate::origin::{
-    ExchangeFailure, Incoming, IncomingPiece, OriginAddress, OriginClient, OriginCounts, OriginFailure, OriginSettings,
+    ExchangeFailure, Incoming, IncomingPiece, OriginClient, OriginCounts, OriginFailure, OriginSettings,
     OutgoingContent, OutgoingRequest,
 };
 use crate::runtime::build_server_runtime;
 use crate::shared::SharedBytes;
+use flatout_http::url::OriginAddress;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;

@@ -299,7 +299,7 @@ end";
 
 fn site() -> Site {
     Site::with_database_and(|settings| {
-        let address = flatout_net::origin::OriginAddress::new(false, "127.0.0.1", 1);
+        let address = flatout_http::url::OriginAddress::new(false, "127.0.0.1", 1);
         settings.upstreams.insert("api".to_owned(), address);
     })
 }

@@ -6,7 +6,7 @@
 
 use super::{Answered, Ask, Site};
 use crate::template::{MemoryFiles, compile};
-use flatout_net::origin::OriginAddress;
+use flatout_http::url::OriginAddress;
 use std::fmt::Write as _;
 use std::net::TcpListener;
 
