@@ -220,7 +220,7 @@ fn plans(
         };
         let connections = match load.connections {
             Some(_) => connections_of(connections.from, streams)?,
-            // Room for all clients that are there at once, even where every answer is late.
+            // Room for all clients that are there at once, even if every response is late.
             None => lines.sessions_at_once(base.drain_ns).clamp(connections.from as u32, REPLAY_CONNECTIONS_MAX),
         };
         let plan = Plan { kind: Loop::Open(Arrivals::replay(Arc::new(lines))), connections, stop, ..base };

@@ -32,13 +32,13 @@ pub fn percentiles(style: Style, times: &Percentiles) -> String {
 }
 
 /// Adds the number of responses by status class, and how many were in time. `requests` is their base: `of 300 begun`.
-pub fn add_answers(page: &mut TextPage, step: &StepReport, requests: String) {
+pub fn add_responses(page: &mut TextPage, step: &StepReport, requests: String) {
     let counts = &step.record.counts;
     let classes = counts.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
     let classes: Vec<String> =
         classes.map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count))).collect();
     let classes = if classes.is_empty() { requests } else { format!("{}   {requests}", classes.join("  ")) };
-    page.named("answers", &show::count(counts.responses), &classes);
+    page.named("responses", &show::count(counts.responses), &classes);
     page.named("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
     if step.requests.late > 0 {
         page.named("  late", &show::count(step.requests.late), &verdict::lateness(step));
@@ -67,10 +67,8 @@ pub fn add_errors(page: &mut TextPage, step: &StepReport) {
     }
 }
 
-/// The client's CPU time for staying awake, as an addition to its other CPU time; empty if it slept.
+/// The client's CPU time for busy polling, as an addition to its other CPU time; empty without busy polling.
 pub fn busy_wait(step: &StepReport) -> String {
     let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
-    each.map_or_else(String::new, |each_ns| {
-        format!(", and {} an answer awake for what was due or awaited", show::duration(each_ns))
-    })
+    each.map_or_else(String::new, |each_ns| format!(", and {} a response of busy polling", show::duration(each_ns)))
 }

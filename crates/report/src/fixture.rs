@@ -22,7 +22,7 @@ const START_NS: u64 = 7_000_000_000;
 struct Shape {
     rate: u64,
     seconds: u64,
-    /// Time to connect and to wait for the first byte, in nanoseconds, of the answer of this number.
+    /// Time to connect and to wait for the first byte, in nanoseconds, of the response of this number.
     connect_ns: fn(u64) -> u64,
     wait_ns: fn(u64, &mut Random) -> u64,
     /// One of so many requests fails, or none.
@@ -193,7 +193,7 @@ fn run(label: &str, steps: Vec<StepReport>) -> RunReport {
     }
 }
 
-/// 50 connections a second for 6 seconds, one request each; answers take 0.5 ms, each tenth 3 ms; connecting 0.1 ms.
+/// 50 connections a second for 6 seconds, one request each; responses take 0.5 ms, each tenth 3 ms; connecting 0.1 ms.
 pub(crate) fn single() -> RunReport {
     let shape = Shape {
         rate: 50,

@@ -15,7 +15,7 @@ const LABEL_BYTES_MAX: usize = 256;
 /// All metrics of a result.
 pub fn metrics(report: &RunReport) -> String {
     let mut page = Page { text: String::new(), label: escape(&report.label) };
-    page.head("info", "gauge", "What was run; always 1.");
+    page.head("info", "gauge", "URL, protocol, workload and version of the run; always 1.");
     let info = [
         ("url", report.url.as_str()),
         ("protocol", report.protocol.as_str()),
@@ -31,16 +31,16 @@ pub fn metrics(report: &RunReport) -> String {
         page.label,
         report.begun_unix_ms as f64 / 1e3
     );
-    page.each(report, "valid", "gauge", "1 when every figure holds.", |step| {
+    page.each(report, "valid", "gauge", "1 if every figure is valid.", |step| {
         Some(f64::from(u8::from(step.invalid.is_empty())))
     });
-    page.each(report, "offered_requests_per_second", "gauge", "What an open loop asked for.", |step| {
+    page.each(report, "offered_requests_per_second", "gauge", "Rate that an open loop offered.", |step| {
         step.offered.rate_per_s
     });
-    page.each(report, "responses_per_second", "gauge", "Answers received whole within the measured span.", |step| {
+    page.each(report, "responses_per_second", "gauge", "Complete responses within the measured span.", |step| {
         Some(step.responses_per_s)
     });
-    page.each(report, "connections", "gauge", "Connections asked for at most.", |step| {
+    page.each(report, "connections", "gauge", "Upper bound of connections.", |step| {
         Some(f64::from(step.offered.connections))
     });
     page.each(report, "elapsed_seconds", "gauge", "Length of the measured span.", |step| {
@@ -49,16 +49,16 @@ pub fn metrics(report: &RunReport) -> String {
     page.each(report, "requests_total", "counter", "Requests begun.", |step| {
         Some(step.record.counts.requests_begun as f64)
     });
-    page.each(report, "offered_requests_total", "counter", "Requests that were due, in an open loop.", |step| {
+    page.each(report, "offered_requests_total", "counter", "Requests due in an open loop.", |step| {
         step.requests.offered.map(|offered| offered as f64)
     });
-    page.each(report, "in_time_responses_total", "counter", "Answers received within the measured span.", |step| {
+    page.each(report, "in_time_responses_total", "counter", "Complete responses within the measured span.", |step| {
         Some(step.requests.in_time as f64)
     });
-    page.each(report, "late_responses_total", "counter", "Answers received after the measured span.", |step| {
+    page.each(report, "late_responses_total", "counter", "Complete responses after the measured span.", |step| {
         Some(step.requests.late as f64)
     });
-    page.head("figure_sound", "gauge", "1 when the figure holds.");
+    page.head("figure_sound", "gauge", "1 if the figure is valid.");
     for step in &report.steps {
         for (figure, worth) in super::verdict::worths(step) {
             let is_sound = f64::from(u8::from(worth.is_sound()));
@@ -68,13 +68,13 @@ pub fn metrics(report: &RunReport) -> String {
     page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| {
         Some(step.record.counts.bytes_in() as f64)
     });
-    page.each(report, "dropped_total", "counter", "Arrivals that were never begun.", |step| {
+    page.each(report, "dropped_total", "counter", "Arrivals whose requests were never sent.", |step| {
         Some(step.tally.dropped as f64)
     });
     page.each(report, "client_cpu_seconds_total", "counter", "On-CPU time of the client.", |step| {
         Some(step.client.cpu.total_ns() as f64 / 1e9)
     });
-    let busy_wait = "On-CPU time of the client in which it only stayed awake.";
+    let busy_wait = "On-CPU time of the client spent on busy polling.";
     page.each(report, "client_busy_wait_seconds_total", "counter", busy_wait, |step| {
         Some(step.client.busy_wait_ns as f64 / 1e9)
     });
@@ -89,10 +89,10 @@ pub fn metrics(report: &RunReport) -> String {
         report,
         "server_cpu_seconds_total",
         "counter",
-        "On-CPU time of the server, where it is on this machine.",
+        "On-CPU time of the server, if it runs on this machine.",
         |step| step.server.map(|server| server.cpu.total_ns() as f64 / 1e9),
     );
-    page.head("responses_total", "counter", "Answers received whole, by class of status.");
+    page.head("responses_total", "counter", "Complete responses by class of status.");
     for step in &report.steps {
         for (index, count) in step.record.counts.status_classes.iter().enumerate() {
             page.sample("responses_total", step, &format!(",status=\"{}xx\"", index + 1), *count as f64);
@@ -163,7 +163,7 @@ impl Page {
     }
 }
 
-/// A label's value: quotes, backslashes and line ends escaped, and not longer than anybody reads.
+/// A label's value: quotes, backslashes and line ends escaped, and at most [`LABEL_BYTES_MAX`] bytes.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {

@@ -2,7 +2,7 @@
 //!
 //! A run of one step is shown line by line; a sweep as a table with one row per step.
 
-use super::figures::{add_answers, add_errors, busy_wait, percentiles};
+use super::figures::{add_errors, add_responses, busy_wait, percentiles};
 use super::page::TextPage;
 use super::plan_words;
 use super::style::{Style, Weight};
@@ -87,7 +87,7 @@ fn add_verdict(page: &mut TextPage, report: &RunReport) {
 fn add_step(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| format!("of {} offered", show::figure(rate)));
-    page.named("answers/s", &show::figure(step.responses_per_s), &offered);
+    page.named("responses/s", &show::figure(step.responses_per_s), &offered);
     page.named(
         "received",
         &format!("{}/s", show::bytes(step.bytes_in_per_s)),
@@ -119,18 +119,18 @@ fn add_step(page: &mut TextPage, step: &StepReport) {
             page.figures(name, &percentiles(page.style(), phase), &show::count(phase.count));
         }
     }
-    add_answers(page, step, format!("of {} begun", show::count(counts.requests_begun)));
+    add_responses(page, step, format!("of {} begun", show::count(counts.requests_begun)));
     add_errors(page, step);
     if step.tally.dropped > 0 {
         page.named("never begun", &show::count(step.tally.dropped), "arrivals that waited too long for a connection");
     }
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let busy = format!("busiest thread {} busy{}", show::percent(step.client.busy_share), busy_wait(step));
-        page.named("client CPU", &format!("{} an answer", show::duration(cost_ns)), &busy);
+        page.named("client CPU", &format!("{} a response", show::duration(cost_ns)), &busy);
     }
     if let Some((server, cost_ns)) = step.server.and_then(|server| Some((server, server.cpu_ns_per_response?))) {
         let cores = format!("{:.2} cores used, {}", server.cores_used, server.cpu_clock.words());
-        page.named("server CPU", &format!("{} an answer", show::duration(cost_ns)), &cores);
+        page.named("server CPU", &format!("{} a response", show::duration(cost_ns)), &cores);
     }
     if let Some(kernel) = step.kernel.filter(|kernel| kernel.tcp_retransmits + kernel.listen_overflows > 0) {
         let words = format!(
@@ -154,7 +154,7 @@ fn add_steps(page: &mut TextPage, steps: &[StepReport]) {
         Weight::Faint,
         &format!(
             "  {:>18}{:>12}{:>11}{:>11}{:>11}{:>11}{:>10}  {}",
-            "offered", "answers/s", "p50", "p90", "p99", "max", "failed", "verdict"
+            "offered", "responses/s", "p50", "p90", "p99", "max", "failed", "verdict"
         ),
     );
     for step in steps {
@@ -187,17 +187,17 @@ mod tests {
         let text = print(&fixture::failing(), Style::PLAIN);
         for line in [
             "failing   HTTP/1.1, open loop, 50.0 connections/s, equal gaps, at most 1,000 connections, one request a connection",
-            "  answers/s        48.0   of 50.0 offered",
+            "  responses/s      48.0   of 50.0 offered",
             "  response         p50 635 µs",
-            "  answers          288   2xx 288   of 300 begun",
+            "  responses        288   2xx 288   of 300 begun",
             "  errors           12 connreset   the peer reset the connection (epipe 12)",
             "  Some CPU @ 2 GHz, 2 cores, 16.0 GiB, Linux 6.12.0, seed 42",
         ] {
             assert!(text.lines().any(|found| found.starts_with(line)), "no line {line:?} in\n{text}");
         }
         let response = text.lines().find(|line| line.starts_with("  response ")).unwrap();
-        assert!(response.ends_with("to the last byte; of 288 that were answered; 12 were not"), "{response}");
-        assert!(!print(&fixture::single(), Style::PLAIN).contains("were answered"));
+        assert!(response.ends_with("to the last byte; of the 288 requests with a response; 12 had none"), "{response}");
+        assert!(!print(&fixture::single(), Style::PLAIN).contains("had none"));
         let coloured = print(&fixture::failing(), Style::COLOURED);
         assert!(coloured.contains('\x1b') && !text.contains('\x1b'));
     }

@@ -170,11 +170,11 @@ pub fn asked_for(step: &StepReport) -> String {
     format!("of {offered}{} begun", show::count(requests.begun))
 }
 
-/// Which requests response times are of, where some were never answered: `of 288 that were answered; 12 were not`.
+/// The requests that response times cover, if some have no response: `of the 288 requests with a response; 12 had none`.
 pub fn unanswered(step: &StepReport) -> Option<String> {
     let missing = step.requests.failed + step.requests.never_begun;
     let answered = show::count(step.record.counts.responses);
-    (missing > 0).then(|| format!("of {answered} that were answered; {} were not", show::count(missing)))
+    (missing > 0).then(|| format!("of the {answered} requests with a response; {} had none", show::count(missing)))
 }
 
 /// How late the last one was: `after the end of the span, the last 6.01 s`.
@@ -200,16 +200,16 @@ const KEPT_UP_SHARE: f64 = 0.98;
 
 fn figures(report: &RunReport) -> String {
     let [step] = &report.steps[..] else { return sweep(report) };
-    let answered = format!("{} answers/s", show::figure(step.responses_per_s));
+    let answered = format!("{} responses/s", show::figure(step.responses_per_s));
     let how = if let Some(rate) = step.offered.rate_per_s {
-        format!("Of {} requests/s offered, {answered} came", show::figure(rate))
+        format!("At {} requests/s offered: {answered}", show::figure(rate))
     } else {
         let connections = u64::from(step.offered.connections);
-        format!("{} brought {answered}", show::plural(connections, "connection", "connections"))
+        format!("{}: {answered}", show::plural(connections, "connection", "connections"))
     };
     let times = step.response.map_or_else(String::new, |response| {
         let [p50, p99] = [response.p50_ns, response.p99_ns].map(|ns| show::duration(ns as f64));
-        format!(": half of them within {p50}, 99 of 100 within {p99}")
+        format!(", half of them within {p50}, 99 of 100 within {p99}")
     });
     let errors = if step.error_share > 0.0 {
         format!(" {} of all requests failed or were refused.", show::percent(step.error_share))
@@ -237,11 +237,15 @@ fn sweep(report: &RunReport) -> String {
         report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
     let Some(best) = best else { return format!("{range} The server kept up with none of them.") };
     let p99 = best.response.map_or_else(String::new, |response| {
-        format!(", with 99 of 100 answers within {}", show::duration(response.p99_ns as f64))
+        format!(", with 99 of 100 responses within {}", show::duration(response.p99_ns as f64))
     });
     let rate = show::figure(best.responses_per_s);
-    let what = if best.offered.rate_per_s.is_some() { "The most that was kept up with was" } else { "The most was" };
-    format!("{range} {what} {rate} answers/s at {}{p99}.", load(best))
+    let what = if best.offered.rate_per_s.is_some() {
+        "The highest rate that the server kept up with is"
+    } else {
+        "The highest rate is"
+    };
+    format!("{range} {what} {rate} responses/s at {}{p99}.", load(best))
 }
 
 #[cfg(test)]

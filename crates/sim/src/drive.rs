@@ -1,4 +1,4 @@
-//! A plan run against a server by a clock that only moves when nothing is left to do.
+//! Runs a plan against a simulated server, with a clock that advances only when nothing else is left to do.
 
 use crate::model::Server;
 use flatout_load::plan::{Plan, PlanError};
@@ -18,24 +18,24 @@ pub struct Driven {
     pub ended_ns: u64,
 }
 
-/// Bytes of every simulated answer's head and body, and of a request.
+/// Bytes of the head and the body of every simulated response, and of a request.
 const HEAD_BYTES: u64 = 100;
 const BODY_BYTES: u64 = 1024;
 const REQUEST_BYTES: u64 = 50;
 
-/// Runs a plan in one thread against a server. Connecting takes no time. The client is woken `wake_lag_ns` after it wanted
-/// to be, as a busy machine does to it; 0 is a perfect one.
+/// Runs a plan in one thread against a server. Connecting takes no time. The client wakes `wake_lag_ns` later than planned,
+/// as on a busy machine; 0 simulates a perfect one.
 ///
 /// # Errors
-/// When the plan makes no sense.
+/// If the plan is invalid.
 pub fn drive(plan: &Plan, server: Server, wake_lag_ns: u64) -> Result<Driven, PlanError> {
     drive_observed(plan, server, wake_lag_ns, &mut |_| {})
 }
 
-/// The same, and `observe` is shown every sample as it is recorded.
+/// As [`drive`]; `observe` receives every recorded sample.
 ///
 /// # Errors
-/// When the plan makes no sense.
+/// If the plan is invalid.
 pub fn drive_observed(
     plan: &Plan,
     mut server: Server,
@@ -70,7 +70,7 @@ pub fn drive_observed(
             },
             Move::Idle | Move::Done => match client.next_answer_ns() {
                 Some(answer_ns) => now_ns = now_ns.max(answer_ns),
-                // Nothing is under way and nothing will be.
+                // Nothing is in progress, and nothing will start.
                 None => break,
             },
         }
@@ -87,7 +87,7 @@ pub fn drive_observed(
 /// The connections of the one thread.
 struct Client {
     recorder: Recorder,
-    /// When which burst is answered to its end; a number keeps the order of those at the same time.
+    /// Bursts in progress: the time of the last response, the order among equal times, and the slot.
     under_way: BinaryHeap<Reverse<(u64, u64, u32)>>,
     slots: Vec<SimulatedConnection>,
     order: u64,
@@ -113,7 +113,7 @@ impl Client {
         slot.closes = begin.closes;
         let mut answered_ns = now_ns;
         for index in 0..begin.burst {
-            // Answers on one connection come in order (RFC 9112 §9.3.2).
+            // Responses on one connection arrive in order (RFC 9112 §9.3.2).
             answered_ns = answered_ns.max(server.answer_ns(now_ns));
             slot.samples.push(Sample {
                 class: 0,
@@ -143,7 +143,7 @@ impl Client {
         self.under_way.peek().map(|Reverse((answer_ns, ..))| *answer_ns)
     }
 
-    /// Records the burst that is answered by now; which slot it was, and whether its connection is still open.
+    /// Records the burst whose responses have all arrived by now. Returns its slot, and true if the connection is still open.
     fn take_answer(&mut self, now_ns: u64, observe: &mut dyn FnMut(&Sample)) -> Option<(u32, bool)> {
         let &Reverse((answer_ns, _, number)) = self.under_way.peek()?;
         if answer_ns > now_ns {

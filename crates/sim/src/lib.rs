@@ -1,15 +1,14 @@
-//! A server and a clock that exist in numbers only.
+//! A simulated server and clock.
 //!
-//! The lab's own parts are driven against a server of which all is known, by a clock that stands still while they work: an
-//! hour of load takes a second, every run is the same, and what must come out can be computed. So the lab is tested for
-//! what it claims, [`truth`] beside what was recorded, without a socket and without a machine's noise.
+//! The lab's scheduler and recorder run against a server whose response times are known, with a clock that stands still
+//! while they work: an hour of load takes a second, every run is the same, and the correct result is computable. Tests
+//! compare the record with [`truth`], without sockets or noise of a machine.
 //!
-//! - [`model`] says when a server answers: at once, by two speeds, with stalls, or with few hands;
-//! - [`mod@drive`] runs a plan's [`flatout_load::schedule::Schedule`] against it and fills a
-//!   [`flatout_load::record::Recorder`];
-//! - [`truth`] has the response times' distributions in formulas.
+//! - [`model`]: response times that are constant, of two lengths, with stalls, or of a few workers;
+//! - [`mod@drive`]: runs a plan's [`flatout_load::schedule::Schedule`] and fills a [`flatout_load::record::Recorder`];
+//! - [`truth`]: the distributions of the response times as formulas.
 //!
-//! A dependency of tests only.
+//! Only tests depend on this crate.
 
 pub mod drive;
 pub mod model;

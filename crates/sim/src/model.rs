@@ -1,4 +1,4 @@
-//! When a server answers.
+//! When a simulated server responds.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,55 +6,55 @@ use std::collections::BinaryHeap;
 /// A kind of server. Times are nanoseconds, services at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
-    /// Every answer takes as long, however many are asked for.
+    /// Every response takes equally long, however many requests are in progress.
     Constant {
-        /// How long.
+        /// Its duration.
         service_ns: u64,
     },
-    /// Every `slow_one_in`th answer takes longer, however many are asked for.
+    /// Every `slow_one_in`th response takes longer, however many requests are in progress.
     Bimodal {
-        /// How long the others take.
+        /// Duration of the other responses.
         fast_ns: u64,
-        /// How long a slow one takes.
+        /// Duration of a slow response.
         slow_ns: u64,
         /// At least 1.
         slow_one_in: u64,
     },
-    /// Nothing is worked on in the last `stall_ns` of every `period_ns`; otherwise as `Constant`.
+    /// The server does nothing in the last `stall_ns` of every `period_ns`; otherwise as `Constant`.
     Stall {
-        /// How long an answer takes when nothing stalls.
+        /// Duration of a response outside a stall.
         service_ns: u64,
-        /// From one stall's end to the next one's, longer than the stall.
+        /// Time from the end of one stall to the end of the next, longer than the stall.
         period_ns: u64,
-        /// How long a stall is.
+        /// Duration of a stall.
         stall_ns: u64,
     },
-    /// So many requests are worked on at once; others wait in a line.
+    /// A fixed number of workers; further requests wait in a queue.
     Workers {
         /// At least 1.
         workers: u32,
-        /// How long each takes.
+        /// Duration of each response.
         service_ns: u64,
     },
 }
 
-/// A server at work.
+/// A server and its state.
 #[derive(Clone, Debug)]
 pub struct Server {
     model: Model,
     answered: u64,
-    /// When each worker is free, the first one first.
+    /// When each worker is free, earliest first.
     free_ns: BinaryHeap<Reverse<u64>>,
 }
 
 impl Server {
-    /// A server that has done nothing yet.
+    /// A server without requests so far.
     pub fn new(model: Model) -> Self {
         let workers = if let Model::Workers { workers, .. } = model { workers } else { 0 };
         Self { model, answered: 0, free_ns: (0..workers).map(|_| Reverse(0)).collect() }
     }
 
-    /// When a request that comes at `now_ns` is answered. Requests are told in the order in which they come.
+    /// The time of the response to a request that arrives at `now_ns`. Call it in the order of arrival.
     pub fn answer_ns(&mut self, now_ns: u64) -> u64 {
         self.answered += 1;
         match self.model {

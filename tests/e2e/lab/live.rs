@@ -27,7 +27,7 @@ fn the_screen_is_taken_and_given_back() {
     let output = on_terminal(&command).output().unwrap();
     let text = said(&output);
     let (before, after) = text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("never given back: {text:?}"));
-    assert!(before.contains(TAKEN) && before.contains("answers/s") && before.contains("Ctrl-C"), "{text:?}");
+    assert!(before.contains(TAKEN) && before.contains("responses/s") && before.contains("Ctrl-C"), "{text:?}");
     // The result stands on the screen that was there before, and keys are echoed again.
     assert!(after.contains("answers") && after.contains(" echo ") && after.contains(" icanon"), "{after:?}");
 }
@@ -45,7 +45,7 @@ fn a_signal_gives_the_screen_back() {
     );
     let log = folder.path().join("log");
     let mut child = on_terminal(&command).stdout(fs::File::create(&log).unwrap()).spawn().unwrap();
-    wait_until("the screen is taken", || fs::read_to_string(&log).is_ok_and(|text| text.contains("answers/s")));
+    wait_until("the screen is taken", || fs::read_to_string(&log).is_ok_and(|text| text.contains("responses/s")));
     let pid = fs::read_to_string(&pid).unwrap();
     assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
     child.wait().unwrap();

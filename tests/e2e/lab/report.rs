@@ -93,7 +93,7 @@ fn a_result_takes_every_form() {
     let result = bench(&server, &folder, "run.json", &["--rate", "200", "--arrival-unit", "connection", "-d", "6s"]);
     let result = result.to_str().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    assert!(succeed(&["report", result]).contains("answers/s"));
+    assert!(succeed(&["report", result]).contains("responses/s"));
     for (view, words) in [
         ("httperf", "Connection rate: "),
         ("webstone", "WEBSTONE 2.0 results:"),

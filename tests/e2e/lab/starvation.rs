@@ -75,7 +75,7 @@ fn time_spent_on_staying_awake_is_told_and_is_no_more_than_was_spent() {
     // On one core, or with a quota of our own, nobody may stay awake.
     let may = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) && !cgroup::has_quota();
     assert_eq!(awake_ns > 0, may, "{client}");
-    assert_eq!(run.stdout.contains("an answer awake for what was due or awaited"), may, "{}", run.stdout);
+    assert_eq!(run.stdout.contains("a response of busy polling"), may, "{}", run.stdout);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{FLATOUT, Given, Ran, assert_nothing_runs, kill_both, signal, worker_of};
 use crate::e2e::harness::wait_until;
+use crate::e2e::skip::skip;
 use crate::e2e::tool::tool;
 use std::process::Command;
 
@@ -11,9 +12,12 @@ const WIRE: &str = r#"
     step "wire" { servers "flatout"; path "/big.bin"; bench "-c" 2 "-d" "1s"; testbed "wire"; repetitions 1 }
 "#;
 
-fn is_root() -> bool {
-    let own = std::fs::read_to_string("/proc/self/status").unwrap();
-    own.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+fn may_create_networks() -> bool {
+    let is_root = crate::e2e::process::is_root();
+    if !is_root {
+        skip("only root may create network namespaces and cgroups");
+    }
+    is_root
 }
 
 /// Our namespaces that belong to this process.
@@ -32,7 +36,7 @@ fn shares(pid: u32) -> Vec<String> {
 
 #[test]
 fn a_link_has_its_rate_for_every_size_of_packet() {
-    if !is_root() {
+    if !may_create_networks() {
         // Without root the next test says what is left out.
         return;
     }
@@ -75,7 +79,7 @@ fn started(given: &Given) -> (std::process::Child, u32) {
 
 #[test]
 fn a_suite_that_is_killed_leaves_no_network_and_no_share() {
-    if !is_root() {
+    if !may_create_networks() {
         return;
     }
     for cpu in ["", "cpu 0.5;"] {
@@ -92,7 +96,7 @@ fn a_suite_that_is_killed_leaves_no_network_and_no_share() {
 
 #[test]
 fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
-    if !is_root() {
+    if !may_create_networks() {
         return;
     }
     let given = Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"")]);
@@ -109,7 +113,7 @@ fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
 
 #[test]
 fn servers_have_the_share_of_a_core_that_they_are_given() {
-    if !is_root() {
+    if !may_create_networks() {
         return;
     }
     let small = r#"
@@ -137,7 +141,7 @@ fn servers_have_the_share_of_a_core_that_they_are_given() {
 fn without_root_the_steps_in_it_are_left_out_and_said_to_be() {
     let given = Given::of(&[FLATOUT, WIRE, super::STEP]);
     let mut command = given.command(&[]);
-    if is_root() {
+    if crate::e2e::process::is_root() {
         // Somebody who may write into the folder, and nothing else.
         let given_to = Command::new("chown").args(["-R", "65534:65534"]).arg(given.folder.path()).status().unwrap();
         assert!(given_to.success());

@@ -286,7 +286,7 @@ impl Bench {
             let wait_cores = used.wait_ns as f64 / whole_ns;
             ServerReport {
                 cpu: status.ticks.since(status_before.ticks).split(server_cpu_ns),
-                cpu_ns_per_response: per_answer(server_cpu_ns, span.answers_whole()),
+                cpu_ns_per_response: per_response(server_cpu_ns, span.answers_whole()),
                 cores_used: server_cpu_ns as f64 / whole_ns,
                 memory_bytes: Some(status.memory_bytes),
                 memory_bytes_peak: Some(status.memory_bytes_peak),
@@ -344,7 +344,7 @@ impl Bench {
             warm_up: span.warm_up,
             client: ClientReport {
                 cpu: span.client_cpu,
-                cpu_ns_per_response: per_answer(span.client_cpu.total_ns(), span.recorder.counts.responses),
+                cpu_ns_per_response: per_response(span.client_cpu.total_ns(), span.recorder.counts.responses),
                 busy_wait_ns: span.client_awake_ns,
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,
@@ -489,7 +489,7 @@ fn time_for(plan: &Plan) -> u64 {
     warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
 }
 
-fn per_answer(cpu_ns: u64, answers: u64) -> Option<f64> {
+fn per_response(cpu_ns: u64, answers: u64) -> Option<f64> {
     (answers > 0).then(|| cpu_ns as f64 / answers as f64)
 }
 

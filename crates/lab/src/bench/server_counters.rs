@@ -174,7 +174,7 @@ fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     match head.split_ascii_whitespace().nth(1) {
         Some("200") => Ok(body.to_owned()),
-        status => Err(io::Error::other(format!("it answers {}", status.unwrap_or("nothing")))),
+        status => Err(io::Error::other(format!("its status is {}", status.unwrap_or("missing")))),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::request::HttpVersion;
 use flatout_load::judge::{Figure, Invalid, InvalidReason, Soundness};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Percentiles, Reason, StepReport};
-use flatout_report::figures::{add_answers, add_errors, busy_wait, named_durations, percentiles};
+use flatout_report::figures::{add_errors, add_responses, busy_wait, named_durations, percentiles};
 use flatout_report::page::TextPage;
 use flatout_report::style::{Style, Weight};
 use flatout_report::verdict;
@@ -131,7 +131,7 @@ fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
 fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let header = format!(
         "  {:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {}",
-        "offered", "answers/s", "p50", "p99", "lag p99", "errors", "verdict"
+        "offered", "responses/s", "p50", "p99", "lag p99", "errors", "verdict"
     );
     page.painted(Weight::Faint, &header);
     for step in steps {
@@ -184,7 +184,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
                     page.figures("  lag", &percentiles(page.style(), lag), "from due to begun");
                 }
             } else {
-                page.named("", "", "closed loop: from the last answer's end to this one's; a stall is one slow answer");
+                page.named("", "", "closed loop: from the end of the previous response to the end of this one; a stall is one slow response");
             }
         }
         None => page.named("latency", "-", "there was no response"),
@@ -197,7 +197,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
         let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
         page.figures("TLS handshake", &spread(page.style(), tls), &resumed);
     }
-    add_answers(page, step, format!("of {} sent", show::count(counts.requests_sent)));
+    add_responses(page, step, format!("of {} sent", show::count(counts.requests_sent)));
     if step.requests.never_begun > 0 {
         let why = "arrivals that waited too long for a connection";
         page.named("  never begun", &show::count(step.requests.never_begun), why);
@@ -369,7 +369,7 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     }
     page.plain("");
     let body = show::bytes(report.plan.body_bytes as f64);
-    page.painted(Weight::Faint, &format!("  the bare loop answers with {body} bodies where nothing else is said"));
+    page.painted(Weight::Faint, &format!("  bodies of the bare loop have {body} unless stated otherwise"));
     page.painted(Weight::Faint, &format!("  {}", report.machine));
     add_limits_notes(&mut page, report);
     page.finish()

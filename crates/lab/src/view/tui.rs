@@ -25,7 +25,7 @@ pub(crate) const CLASSES_A_ROW: u16 = 4;
 pub struct RunProgress<'a> {
     /// Seconds since the part began.
     pub at_s: f64,
-    /// Answers received whole.
+    /// Complete responses.
     pub responses: u64,
     /// Requests failed.
     pub failures: u64,
@@ -41,7 +41,7 @@ pub(crate) struct IntervalReading {
     pub(crate) at_s: f64,
     pub(crate) responses_per_s: f64,
     pub(crate) failures: u64,
-    /// Answers by row of heat.
+    /// Responses by row of heat.
     pub(crate) heat: BTreeMap<u16, u64>,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) p99_ns: Option<u64>,

@@ -27,7 +27,7 @@ pub struct Phases {
 pub struct Sums {
     /// Time to establish connections, in nanoseconds.
     pub connect_ns: Moments,
-    /// Response time from the intended start, in nanoseconds, of answered requests.
+    /// Response time from the intended start, in nanoseconds, of requests with a response.
     pub response_ns: Moments,
     /// Service time from the actual start, including connect, in nanoseconds, of requests with a response.
     pub service_ns: Moments,
@@ -35,9 +35,9 @@ pub struct Sums {
     pub wait_ns: Moments,
     /// From the first byte received to the last, in nanoseconds.
     pub transfer_ns: Moments,
-    /// Bytes of head and body of each answer.
+    /// Bytes of head and body of each response.
     pub response_bytes: Moments,
-    /// Bytes of body of each answer.
+    /// Bytes of body of each response.
     pub body_bytes: Moments,
     /// Bytes of each request sent.
     pub request_bytes: Moments,
@@ -50,15 +50,15 @@ pub struct Sums {
 pub struct ClassRecord {
     /// Requests that ended.
     pub requests: u64,
-    /// Answers received whole.
+    /// Complete responses.
     pub responses: u64,
     /// Failed requests.
     pub failures: u64,
-    /// Answers whose status was 4xx or 5xx.
+    /// Responses whose status was 4xx or 5xx.
     pub errors: u64,
-    /// Sums of its answers.
+    /// Sums of its responses.
     pub sums: Sums,
-    /// Response time of its answers, to two digits.
+    /// Response time of its responses, to two digits.
     pub response: Hdr,
 }
 

@@ -24,11 +24,11 @@ const HEAT_BITS_MAX: u32 = 42;
 pub struct Point {
     /// Requests begun.
     pub begun: u64,
-    /// Answers received whole.
+    /// Complete responses.
     pub responses: u64,
     /// Requests that failed.
     pub failures: u64,
-    /// Answers whose status was 4xx or 5xx.
+    /// Responses whose status was 4xx or 5xx.
     pub errors: u64,
     /// Connections established.
     pub connections: u64,
@@ -44,17 +44,17 @@ pub struct Point {
     pub service_sum_ns: u64,
     /// Longest lag, in nanoseconds.
     pub lag_max_ns: u64,
-    /// Answers by class of response time: pairs of class ([`heat_class`]) and count, in order, zeros left out.
+    /// Responses by class of response time: pairs of class ([`heat_class`]) and count, in order, zeros left out.
     pub heat: Vec<(u16, u32)>,
 }
 
 impl Point {
-    /// Mean service time of its answers, in nanoseconds.
+    /// Mean service time of its responses, in nanoseconds.
     pub fn service_mean_ns(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.service_sum_ns as f64 / self.responses as f64)
     }
 
-    /// Mean response time of its answers, in nanoseconds.
+    /// Mean response time of its responses, in nanoseconds.
     pub fn response_mean_ns(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.response_sum_ns as f64 / self.responses as f64)
     }

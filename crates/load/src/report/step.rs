@@ -219,7 +219,7 @@ pub struct AgentReport {
     pub skew_ns: i64,
     /// Share of its time that its busiest thread used or waited for a core, 0 to 1.
     pub busy_share: f64,
-    /// Answers it received.
+    /// Responses that it received.
     pub responses: u64,
     /// True if it was lost.
     pub lost: bool,

@@ -52,7 +52,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
         &mut text,
         "Tx is from the client's act to the last byte, per request: ptester divides times of whole connections by requests, so -k makes them small.",
     );
-    note(&mut text, "Averages of Ct are over connections, of Tx and bytes over answers.");
+    note(&mut text, "Averages of Ct are over connections, of Tx and bytes over responses.");
     text
 }
 

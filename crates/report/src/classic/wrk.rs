@@ -66,7 +66,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
             rates.len()
         ),
     );
-    note(&mut text, "Only answers received whole are requests; wrk counts lost connections nowhere.");
+    note(&mut text, "Only complete responses count as requests; wrk does not count lost connections.");
     text
 }
 

@@ -208,7 +208,7 @@ fn end_s(timeline: &[(f64, f64, Point)]) -> f64 {
     timeline.iter().map(|(at_s, length_s, _)| at_s + length_s).fold(0.0, f64::max)
 }
 
-/// Begun, answered and failed over time.
+/// Requests begun, responses and failures over time.
 fn rates(reports: &[RunReport], names: &[String]) -> Chart {
     let mut lines = Vec::new();
     let mut last_s = 0.0_f64;
@@ -225,7 +225,7 @@ fn rates(reports: &[RunReport], names: &[String]) -> Chart {
         if is_alone {
             lines.push(line("begun", 5, Side::Left, true, false, series(|point| point.begun)));
         }
-        lines.push(line(&named("answered"), index, Side::Left, false, false, series(|point| point.responses)));
+        lines.push(line(&named("responses"), index, Side::Left, false, false, series(|point| point.responses)));
         if timeline.iter().any(|(_, _, point)| point.failures + point.errors > 0) {
             let look = if is_alone { 1 } else { index };
             let failed = series(|point| point.failures + point.errors);
@@ -260,7 +260,7 @@ fn heat(report: &RunReport, name: &str) -> Chart {
     }
     let most = cells.iter().map(|cell| cell.depth).fold(1.0, f64::max);
     for cell in &mut cells {
-        // The eye sees one answer among thousands only if it is not one thousandth as deep.
+        // The eye sees one response among thousands only if it is not one thousandth as deep.
         cell.depth = 0.1 + 0.9 * (cell.depth.ln_1p() / most.ln_1p());
     }
     let ends = cells.iter().flat_map(|cell| [cell.y.0, cell.y.1]).chain(longest.iter().map(|point| point.1));

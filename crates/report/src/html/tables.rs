@@ -31,7 +31,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
             h2 { "Results" }
             div.wide { table {
                 thead { tr {
-                    @for head in ["offered", "answers/s", "p50", "p90", "p99", "p99.9", "longest", "failed", "late (p99)", "received", "verdict"] { th scope="col" { (head) } }
+                    @for head in ["offered", "responses/s", "p50", "p90", "p99", "p99.9", "longest", "failed", "late (p99)", "received", "verdict"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in &rows { (step_row(name, step)) } }
                 caption {
@@ -45,7 +45,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
     }
 }
 
-/// Which requests the times are of, where some were never answered.
+/// Which requests the times are of, if some have no response.
 fn unanswered(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
     html! { @for (name, _, step) in rows { @if let Some(of) = verdict::unanswered(step) {
         p { @if rows.len() > 1 { (name) ": times" } @else { "Times" } " are " (of) "." }
@@ -169,7 +169,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
         .collect();
     html! {
         section {
-            h2 { "Answers and errors" }
+            h2 { "Responses and errors" }
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
@@ -214,13 +214,13 @@ fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> Str
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// By class of URL, where there are several; of a sweep the step with the most answers.
+/// By class of URL, where there are several; of a sweep the step with the most responses.
 pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
     html! { @if reports.iter().any(|report| report.class_names.len() > 1) {
         section {
             h2 { "By class" }
             div.wide { table {
-                thead { tr { @for head in ["class", "requests", "answers", "errors", "failed", "mean", "p50", "p99", "longest", "mean body"] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["class", "requests", "responses", "errors", "failed", "mean", "p50", "p99", "longest", "mean body"] { th scope="col" { (head) } } } }
                 @for (report, name) in reports.iter().zip(names) { @if let Some(step) = busiest(report) { tbody {
                     @if reports.len() > 1 || report.steps.len() > 1 {
                         tr { th scope="rowgroup" colspan="10" { @if reports.len() > 1 { (name) ": " } (verdict::load(step)) } }
@@ -247,14 +247,14 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
     } }
 }
 
-/// The step with the most answers a second.
+/// The step with the most responses a second.
 pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
     report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s))
 }
 
 /// The resources that the run used: client, server and kernel.
 pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
-    let per_answer = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), show::duration);
+    let per_response = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), show::duration);
     let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), show::count);
     html! {
         section {
@@ -262,18 +262,18 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["client CPU per response", "awake besides", "busiest thread", "loop late (p99)", "other work", "server CPU per response", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
+                    @for head in ["client CPU per response", "busy polling", "busiest thread", "loop late (p99)", "other work", "server CPU per response", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in rows(reports, names) {
                     @let (client, server, kernel) = (&step.client, step.server.as_ref(), step.kernel.as_ref());
                     tr {
                         th scope="row" { (name) }
-                        td { (per_answer(client.cpu_ns_per_response)) }
-                        td { (per_answer(client.busy_wait_ns_per_response(step.record.counts.responses))) }
+                        td { (per_response(client.cpu_ns_per_response)) }
+                        td { (per_response(client.busy_wait_ns_per_response(step.record.counts.responses))) }
                         td { (show::percent(client.busy_share)) }
                         td { (duration(client.loop_lag.summary.map(|lag| lag.p99_ns))) }
                         td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), show::percent)) }
-                        td { (per_answer(server.and_then(|server| server.cpu_ns_per_response))) }
+                        td { (per_response(server.and_then(|server| server.cpu_ns_per_response))) }
                         td { (server.map_or_else(|| "–".to_owned(), |server| format!("{:.2}", server.cores_used))) }
                         td { (server.and_then(|server| server.memory_bytes_peak).map_or_else(|| "–".to_owned(), |bytes| show::bytes(bytes as f64))) }
                         td { (number(server.and_then(|server| server.switches_voluntary))) }
@@ -282,7 +282,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                         td { (number(kernel.map(|kernel| kernel.listen_overflows))) }
                     }
                 } }
-                caption { "Awake besides: CPU an answer that the client spent on nothing but waiting for what was due or awaited. The kernel counts for the whole machine. A dash: not known, or none." }
+                caption { "Busy polling: CPU per response that the client spent waiting for the next request or for a response. The kernel's counters cover the whole machine. A dash: unknown, or none." }
             } }
             @for (report, name) in reports.iter().zip(names) { @if let Some(limit) = &report.limit {
                 p {
@@ -302,7 +302,7 @@ pub(super) fn agents(reports: &[RunReport], names: &[String]) -> Markup {
         section {
             h2 { "Agents" }
             div.wide { table {
-                thead { tr { @for head in ["agent", "began late by", "busiest thread", "answers", "state"] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["agent", "began late by", "busiest thread", "responses", "state"] { th scope="col" { (head) } } } }
                 @for (name, _, step) in &rows { tbody {
                     @if rows.len() > 1 { tr { th scope="rowgroup" colspan="5" { (name) } } }
                     @for agent in &step.client.agents { tr {

@@ -10,7 +10,7 @@ fn one_rate_is_told_in_a_sentence() {
     assert_eq!((verdict.tone, verdict.headline.as_str()), (Tone::Good, "Valid: the figures are reliable."));
     assert_eq!(
         verdict.figures,
-        "Of 50.0 requests/s offered, 50.0 answers/s came: half of them within 635 µs, 99 of 100 within 3.14 ms."
+        "At 50.0 requests/s offered: 50.0 responses/s, half of them within 635 µs, 99 of 100 within 3.14 ms."
     );
     assert!(verdict.reasons.is_empty());
 }
@@ -47,7 +47,7 @@ fn a_sweep_says_how_far_the_server_kept_up() {
     assert_eq!(verdict.headline, "Partly valid: not every figure of 1 step holds.");
     assert!(
         verdict.figures.starts_with(
-            "10 steps from 100 requests/s to 1,000 requests/s. The most that was kept up with was 800 answers/s at 800 requests/s, with 99 of 100"
+            "10 steps from 100 requests/s to 1,000 requests/s. The highest rate that the server kept up with is 800 responses/s at 800 requests/s, with 99 of 100"
         ),
         "{}",
         verdict.figures

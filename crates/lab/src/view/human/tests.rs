@@ -170,9 +170,9 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
   requests/s       2,000
   received         2.33 MiB/s   2.33 MiB in all
   latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
-                   closed loop: from the last answer's end to this one's; a stall is one slow answer
+                   closed loop: from the end of the previous response to the end of this one; a stall is one slow response
   connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
-  answers          2,000   2xx 2,000   of 2,000 sent
+  responses        2,000   2xx 2,000   of 2,000 sent
     in time        2,000   of 2,000 begun
   errors           none
   client CPU       4.00 µs a request   1 thread, 40.0 % busy

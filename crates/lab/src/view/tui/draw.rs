@@ -16,7 +16,7 @@ const LABEL_WIDTH: u16 = 9;
 /// Rows of the rate's curve.
 const RATE_HEIGHT: u16 = 5;
 
-/// From a few answers to many, without colour and with: five of the 256 colours that every terminal has, from dark blue
+/// From a few responses to many, without colour and with: five of the 256 colours that every terminal has, from dark blue
 /// to bright yellow.
 const DEPTHS: [(char, u8); 5] = [('·', 24), ('░', 31), ('▒', 37), ('▓', 148), ('█', 226)];
 
@@ -61,7 +61,7 @@ fn figure_lines(watch: &DisplayState, coloured: bool) -> Vec<Line<'static>> {
     let lag = last.lag_p99_ns.map_or_else(String::new, |ns| format!("   lag p99 {}", show::duration(ns as f64)));
     vec![
         Line::from(vec![
-            Span::styled(format!("{} answers/s", show::figure(last.responses_per_s)), bold),
+            Span::styled(format!("{} responses/s", show::figure(last.responses_per_s)), bold),
             Span::raw(format!("{offered}   {} in all   ", show::count(watch.responses))),
             errors,
         ]),

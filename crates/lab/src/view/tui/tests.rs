@@ -50,7 +50,7 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
 fn the_screen_has_rate_heat_errors_and_lag() {
     let rows = screen(&watched(), 80, 24);
     assert_eq!(rows[0], "http://127.0.0.1/   step 1 of 3   1.0 s");
-    assert_eq!(rows[1], "810 answers/s of 1,000 offered   805 in all   3 errors (3 now)");
+    assert_eq!(rows[1], "810 responses/s of 1,000 offered   805 in all   3 errors (3 now)");
     assert!(rows[2].starts_with("p50 1.00 ms   p99 6"), "{}", rows[2]);
     assert!(rows[3].starts_with("    810"), "{}", rows[3]);
     assert!(rows[7].starts_with("   0 /s  █"), "{}", rows[7]);
@@ -79,5 +79,5 @@ fn any_size_and_nothing_known_are_drawn_without_panic() {
         });
     }
     assert_eq!(watch.readings.len(), super::READINGS_MAX);
-    assert_eq!(screen(&watch, 40, 14)[1], "0.00 answers/s   0 in all   no errors");
+    assert_eq!(screen(&watch, 40, 14)[1], "0.00 responses/s   0 in all   no errors");
 }

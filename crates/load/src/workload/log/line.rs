@@ -22,7 +22,7 @@ pub struct AccessLogLine<'a> {
     pub host: Option<Cow<'a, str>>,
     /// True if the request came over TLS, where the form has that; else false.
     pub secure: bool,
-    /// The status, where there is one; 0 for a request without an answer.
+    /// The status, if the line has one; 0 for a request without a response.
     pub status: Option<u16>,
     /// Bytes of content, where there is a number.
     pub body_bytes: Option<u64>,
@@ -188,7 +188,7 @@ fn parse_json(text: &[u8]) -> Result<AccessLogLine<'static>, FaultKind> {
         secure: fields.tls.unwrap_or(false),
         status: match fields.status {
             JsonField::Absent => None,
-            // A request that got no answer.
+            // A request without a response.
             JsonField::Null => Some(0),
             JsonField::Value(status @ 0..=999) => Some(status as u16),
             JsonField::Value(_) => return Err(FaultKind::LogStatus),
