@@ -29,7 +29,6 @@ pub use progress::{Live, Phase, ProgressReceiver, Unwatched};
 pub use server_counters::CounterSource;
 pub use spec::{BenchRequests, BenchSpec, Speech};
 
-use crate::machine::Machine;
 use crate::target::TargetUnknown;
 use flatout_load::report::RunReport;
 pub(crate) use span::{SpanPlan, SpanResult, run_span};
@@ -57,8 +56,6 @@ pub struct BenchReport {
     pub address: SocketAddr,
     /// Threads actually used.
     pub threads: usize,
-    /// The machine.
-    pub machine: Machine,
     /// The server, or why its CPU time is unknown.
     pub server: Result<ServerFound, TargetUnknown>,
     /// The machine's limit, if requested and reached.

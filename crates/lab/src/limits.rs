@@ -16,7 +16,7 @@ pub use report::{Gap, LimitsNote, LimitsReport, Roles};
 use crate::bench::BenchError;
 use crate::cores::CorePair;
 use crate::cpu_roles::CrowdWatch;
-use crate::machine::Machine;
+use crate::machine;
 use crate::spread::Spread;
 use std::io;
 use std::ops::ControlFlow;
@@ -195,7 +195,7 @@ pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str) -> ControlFlow<
     let crowd = CrowdWatch::begin();
     let mut report = LimitsReport {
         plan,
-        machine: Machine::here(),
+        machine: machine::here(),
         cores,
         other_cpu_share: None,
         measures: Measure::ALL.iter().map(|measure| (*measure, Spread::default())).collect(),

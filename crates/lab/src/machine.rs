@@ -3,34 +3,7 @@
 use crate::cores::cores_allowed;
 use flatout_load::report::MachineReport;
 use flatout_net::procfs::{field, read_memory_total, sysctl};
-use serde::Serialize;
 use std::fs;
-
-/// Properties of the machine that affect a measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Machine {
-    /// Model name of the processor, from the kernel.
-    pub cpu_model: String,
-    /// Cores available to this process.
-    pub cores: usize,
-    /// Kernel release, for example `6.12.0`.
-    pub kernel: String,
-    /// Main memory, in bytes.
-    pub memory_bytes: u64,
-}
-
-impl Machine {
-    /// Reads this machine. Unreadable values are reported as unknown, never guessed.
-    pub fn here() -> Self {
-        let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        Self {
-            cpu_model: cpu_model(&cpu_info),
-            cores: cores_allowed().len(),
-            kernel: sysctl("kernel.osrelease").unwrap_or_else(|| "unknown".to_owned()),
-            memory_bytes: read_memory_total().unwrap_or(0),
-        }
-    }
-}
 
 /// Kernel settings that affect a run.
 const SYSCTLS: [&str; 7] = [
@@ -43,26 +16,25 @@ const SYSCTLS: [&str; 7] = [
     "fs.nr_open",
 ];
 
-impl Machine {
-    /// The same with everything needed to reproduce the measurement.
-    pub fn report(&self) -> MachineReport {
-        let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
-        let sysctls = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), sysctl(name)?.replace('\t', " "))));
-        MachineReport {
-            cpu_model: self.cpu_model.clone(),
-            cpu_mhz: cpu_mhz(
-                read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").as_deref(),
-                &fs::read_to_string("/proc/cpuinfo").unwrap_or_default(),
-            ),
-            cores: self.cores,
-            kernel: self.kernel.clone(),
-            memory_bytes: self.memory_bytes,
-            host: sysctl("kernel.hostname"),
-            cpu_governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
-            sysctls: sysctls.collect(),
-            binary_digest: binary_digest(),
-        }
+/// Reads this machine. Unreadable values are reported as unknown, never guessed.
+pub fn here() -> MachineReport {
+    let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let read = |name: &str| {
+        let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cpufreq/{name}")).ok()?;
+        Some(text.trim().to_owned())
+    };
+    let sysctls = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), sysctl(name)?.replace('\t', " "))));
+    MachineReport {
+        cpu_model: cpu_model(&cpu_info),
+        cpu_mhz: cpu_mhz(read("cpuinfo_max_freq").as_deref(), &cpu_info),
+        cores: cores_allowed().len(),
+        kernel: sysctl("kernel.osrelease").unwrap_or_else(|| "unknown".to_owned()),
+        memory_bytes: read_memory_total().unwrap_or(0),
+        host: sysctl("kernel.hostname"),
+        cpu_governor: read("scaling_governor"),
+        files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
+        sysctls: sysctls.collect(),
+        binary_digest: binary_digest(),
     }
 }
 
@@ -70,14 +42,6 @@ impl Machine {
 fn binary_digest() -> Option<String> {
     let bytes = fs::read("/proc/self/exe").ok()?;
     Some(flatout_net::client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-impl std::fmt::Display for Machine {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (cores, memory_gib) = (self.cores, self.memory_bytes as f64 / f64::from(1 << 30));
-        let plural = if cores == 1 { "core" } else { "cores" };
-        write!(formatter, "{}, {cores} {plural}, {memory_gib:.1} GiB, Linux {}", self.cpu_model, self.kernel)
-    }
 }
 
 /// The processor's model: x86 has `model name`; several ARM kernels have no model at all, only `Hardware` or nothing.
@@ -95,7 +59,7 @@ fn cpu_mhz(max_khz: Option<&str>, cpu_info: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, cpu_mhz, cpu_model};
+    use super::{cpu_mhz, cpu_model, here};
 
     #[test]
     fn fields_are_found_in_what_kernels_print() {
@@ -110,7 +74,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_cores_memory_and_a_kernel() {
-        let machine = Machine::here();
+        let machine = here();
         assert!(machine.cores >= 1 && machine.memory_bytes > 0 && machine.kernel != "unknown");
     }
 }

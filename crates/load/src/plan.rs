@@ -7,13 +7,11 @@
 //! The unit of work is a *visit*: one request, the calls of one connection, or a session. In a closed loop each
 //! connection makes one visit after another; in an open loop visits arrive by the clock, whether or not the server
 //! keeps up.
-//! one visit after another; in an open loop visits arrive by the clock, whether or not the server keeps up.
 
 pub mod arrivals;
 pub mod dist;
 pub mod lines;
 pub mod quantity;
-pub mod random;
 pub mod sweep;
 
 pub use arrivals::{ArrivalKind, Arrivals, Level};

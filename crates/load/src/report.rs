@@ -13,7 +13,6 @@ pub use step::{
 pub use visible::visible;
 
 use crate::judge::threshold::{Threshold, ThresholdOutcome};
-use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// Name of the schema, in every document.
@@ -23,7 +22,6 @@ pub const SCHEMA: &str = "flatout-run";
 /// not change it.
 ///
 /// 2: rates refer to the measured span, and late results are separate. In 1 they referred to the time to the end of
-/// the last response.
 /// the last response.
 pub const SCHEMA_VERSION: u32 = 2;
 
@@ -180,16 +178,6 @@ impl RunReport {
             self.thresholds.extend(thresholds.iter().map(|threshold| step.judge_among(threshold, thresholds)));
             step.allow(thresholds);
         }
-    }
-
-    /// Returns whether every requirement was met.
-    pub fn meets_thresholds(&self) -> bool {
-        self.thresholds.iter().all(|outcome| outcome.met)
-    }
-
-    /// Plans of the steps, for repeating the run.
-    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
-        self.steps.iter().map(|step| &step.plan)
     }
 }
 

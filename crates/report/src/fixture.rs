@@ -3,8 +3,8 @@
 use flatout_load::FailureKind;
 use flatout_load::judge::threshold::ThresholdOutcome;
 use flatout_load::judge::{Invalid, InvalidReason};
-use flatout_load::plan::random::Random;
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};
+use flatout_load::random::Random;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, RecorderSettings, Sample};
 use flatout_load::report::step::StepFacts;
 use flatout_load::report::{

@@ -2,10 +2,10 @@
 
 use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction, UNAUTHENTICATED_MAX};
 use super::frame::{AgentFrame, FrameLimits};
-use super::link::{AgentLink, LinkEnd};
+use super::link::{AgentLink, LinkEnd, wait};
 use super::trust::controller_config;
 use flatout_net::clock::precise_ns;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustls::{ServerConfig, ServerConnection};
 use serde_json::Value;
 use std::io;
@@ -91,14 +91,8 @@ impl Controller {
 
     fn wait(&self) -> io::Result<()> {
         let mut watched = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        for link in self.links.iter().flatten() {
-            let room = if link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
-            watched.push(PollFd::new(link, PollFlags::IN | room));
-        }
-        match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: TURN_NS })) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        watched.extend(self.links.iter().flatten().map(AgentLink::poll_fd));
+        wait(&mut watched, TURN_NS)
     }
 
     fn accept(&mut self) {

@@ -313,6 +313,7 @@ impl Coordinator {
     }
 
     /// Names of agents that were rejected or lost before they had work, with the reason.
+    #[cfg(test)]
     pub fn turned_away(&self) -> impl Iterator<Item = (&str, AgentLoss, &str)> {
         self.agents.iter().filter(|agent| !agent.has_work()).filter_map(|agent| match agent.step {
             AgentState::Lost(loss) => Some((agent.name.as_str(), loss, agent.words.as_str())),

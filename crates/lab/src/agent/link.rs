@@ -2,6 +2,7 @@
 
 use super::frame::{AgentFrame, FrameLimits, FrameRefusal, Inbox, encode};
 use super::message::Message;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -74,9 +75,11 @@ impl AgentLink {
         self.is_ended |= encode(frame, &mut self.outbox).is_err();
     }
 
-    /// Returns whether bytes are pending, so that the socket should be polled for writing.
-    pub fn wants_write(&self) -> bool {
-        !self.outbox.is_empty() || self.tls.wants_write()
+    /// The events to wait for: bytes to read, and room for pending bytes.
+    pub(super) fn poll_fd(&self) -> PollFd<'_> {
+        let is_pending = !self.outbox.is_empty() || self.tls.wants_write();
+        let room = if is_pending { PollFlags::OUT } else { PollFlags::empty() };
+        PollFd::new(self, PollFlags::IN | room)
     }
 
     /// Returns whether the TLS handshake is incomplete.
@@ -159,6 +162,14 @@ impl AgentLink {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Waits until a descriptor is ready, or for `turn_ns`.
+pub(super) fn wait(watched: &mut [PollFd<'_>], turn_ns: i64) -> io::Result<()> {
+    match poll(watched, Some(&Timespec { tv_sec: 0, tv_nsec: turn_ns })) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

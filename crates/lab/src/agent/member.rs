@@ -2,16 +2,14 @@
 
 use super::coordinator::SILENCE_NS_MAX;
 use super::frame::{AgentFrame, FrameLimits};
-use super::link::{AgentLink, LinkEnd};
+use super::link::{AgentLink, LinkEnd, wait};
 use super::message::{Message, PROTOCOL};
 use super::trust::{CONTROLLER, agent_config};
 use flatout_net::clock::precise_ns;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 use std::fmt::Display;
-use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::thread;
@@ -116,7 +114,7 @@ struct Member<'a> {
 impl Member<'_> {
     fn run(&mut self) -> Result<(), String> {
         loop {
-            self.wait()?;
+            wait(&mut [self.link.poll_fd()], TURN_NS).map_err(|error| error.to_string())?;
             let pumped = self.link.pump();
             if let Ok(true) = pumped {
                 self.heard_ns = precise_ns();
@@ -168,14 +166,5 @@ impl Member<'_> {
         }
         // A clock reading must not wait for the next turn.
         self.link.flush().map_err(|end| end.to_string())
-    }
-
-    fn wait(&self) -> Result<(), String> {
-        let room = if self.link.wants_write() { PollFlags::OUT } else { PollFlags::empty() };
-        let mut watched = [PollFd::new(&self.link, PollFlags::IN | room)];
-        match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: TURN_NS })) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error).to_string()),
-        }
     }
 }

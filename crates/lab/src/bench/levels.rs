@@ -9,7 +9,7 @@ use super::{
 use crate::cgroup;
 use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::cpu_roles::CrowdWatch;
-use crate::machine::Machine;
+use crate::machine;
 use crate::request::HttpVersion;
 use crate::resolve::resolve;
 use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetUnknown};
@@ -392,7 +392,6 @@ impl Bench {
 
     fn sum_up(self) -> BenchReport {
         let busy_threads = self.busy_tasks().len();
-        let machine = Machine::here();
         let threads = self.like.plan.shares(self.like.threads, self.like.share.0, self.like.share.1).len();
         let reached = self.steps.iter().map(|step| step.responses_per_s).fold(0.0, f64::max);
         let run = RunReport {
@@ -411,7 +410,7 @@ impl Bench {
             threads: u32::try_from(threads).unwrap_or(u32::MAX),
             agents: 0,
             server_software: self.server.as_ref().ok().map(|target| target.name().to_owned()),
-            machine: machine.report(),
+            machine: machine::here(),
             class_names: self.ask.work.workload().classes.iter().map(|class| class.name.clone()).collect(),
             steps: self.steps,
             limit: self.limit.as_ref().map(|limit| limit.report(reached)),
@@ -422,7 +421,6 @@ impl Bench {
             run,
             address: self.like.address,
             threads,
-            machine,
             server: self.server.map(|target| ServerFound {
                 name: target.name().to_owned(),
                 processes: target.processes().iter().copied().collect(),

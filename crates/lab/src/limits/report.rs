@@ -2,10 +2,10 @@
 
 use super::{LimitsPlan, Measure, Readings};
 use crate::cores::CorePair;
-use crate::machine::Machine;
 use crate::spread::Spread;
 use flatout_load::judge::failing::OTHER_CPU_SHARE_MAX;
 use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
+use flatout_load::report::MachineReport;
 
 /// The results of the probes.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct LimitsReport {
     /// The plan of the measurement.
     pub plan: LimitsPlan,
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineReport,
     /// The cores of the two roles.
     pub cores: CorePair,
     /// Share of the machine's CPU used by others, 0 to 1, if known.

@@ -49,7 +49,7 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
         }
     }
     page.plain("");
-    page.painted(Weight::Faint, &format!("  {}", report.machine));
+    page.painted(Weight::Faint, &format!("  {}", report.run.machine));
     page.painted(Weight::Faint, &format!("  seed {}", report.run.seed));
     add_notes(&mut page, report);
     page.finish()

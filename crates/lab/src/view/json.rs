@@ -7,6 +7,7 @@ use crate::request::{ConnectionUse, Outline};
 use crate::spread::Spread;
 use flatout_load::plan::{Stop, Visit};
 use flatout_load::report::StepReport;
+use flatout_report::command::SECRET_FIELDS;
 use serde_json::{Map, Value, json};
 
 /// A bench report: the document that all views read, and the figures of the last level under common names.
@@ -172,9 +173,6 @@ fn measure_value(measure: Measure, spread: &Spread) -> Value {
         "readings": spread.readings(),
     })
 }
-
-/// Fields whose values are only for the server, and are not stored or shown.
-const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 fn request_value(report: &BenchReport) -> Value {
     let asked = &report.asked;

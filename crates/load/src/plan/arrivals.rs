@@ -6,7 +6,7 @@
 use super::PlanError;
 use super::lines::{ReplayLine, ReplayLines};
 use super::quantity::{parse_number, parse_time_ns};
-use super::random::Random;
+use crate::random::Random;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

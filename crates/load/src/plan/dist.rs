@@ -4,7 +4,7 @@
 
 use super::PlanError;
 use super::quantity::{parse_number, parse_time_ns};
-use super::random::Random;
+use crate::random::Random;
 use serde::{Deserialize, Serialize};
 
 /// Maximum parts of a mixture.

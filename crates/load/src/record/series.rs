@@ -60,6 +60,7 @@ impl Point {
     }
 
     /// Quantile `share`, 0 to 1, of the point's response times, to about 9 %.
+    #[cfg(test)]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let total: u64 = self.heat.iter().map(|(_, count)| u64::from(*count)).sum();
         let wanted = ((total as f64 * share).ceil() as u64).max(1);

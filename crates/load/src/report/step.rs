@@ -352,6 +352,14 @@ pub struct MachineReport {
     pub binary_digest: Option<String>,
 }
 
+impl std::fmt::Display for MachineReport {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cores = flatout_units::show::plural(self.cores as u64, "core", "cores");
+        let memory_gib = self.memory_bytes as f64 / f64::from(1 << 30);
+        write!(formatter, "{}, {cores}, {memory_gib:.1} GiB, Linux {}", self.cpu_model, self.kernel)
+    }
+}
+
 /// Input to a step's report, besides its record.
 #[derive(Clone, Debug)]
 pub struct StepFacts {

@@ -1,6 +1,6 @@
 //! A slot for one connection, and its visit.
 
-use crate::plan::random::Random;
+use crate::random::Random;
 
 /// Activity of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

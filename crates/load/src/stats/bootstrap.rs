@@ -42,29 +42,19 @@ impl Bootstrap {
     /// fewer than [`BLOCKS_MIN`] blocks, or if the figure of all blocks, or of one resample in a hundred, is not
     /// finite.
     pub fn interval(&self, blocks: usize, mut figure: impl FnMut(&[u32]) -> f64) -> Option<Interval> {
-        self.interval_of_two([blocks, 0], |drawn, _| figure(drawn))
-    }
-
-    /// The same for two independently drawn sets of blocks; the second may be empty. The smaller set determines the
-    /// correction for few blocks.
-    fn interval_of_two(&self, blocks: [usize; 2], mut figure: impl FnMut(&[u32], &[u32]) -> f64) -> Option<Interval> {
-        let least = blocks.into_iter().filter(|blocks| *blocks > 0).min()?;
-        if least < BLOCKS_MIN {
+        if blocks < BLOCKS_MIN {
             return None;
         }
-        let mut drawn = blocks.map(|blocks| vec![1_u32; blocks]);
-        let estimate = Some(figure(&drawn[0], &drawn[1])).filter(|estimate| estimate.is_finite())?;
+        let mut drawn = vec![1_u32; blocks];
+        let estimate = Some(figure(&drawn)).filter(|estimate| estimate.is_finite())?;
         let mut random = Random::new(self.seed);
         let mut figures: Vec<f64> = (0..self.resamples)
             .map(|_| {
-                for times in &mut drawn {
-                    times.fill(0);
-                    let blocks = times.len();
-                    for _ in 0..blocks {
-                        times[random.below(blocks as u64) as usize] += 1;
-                    }
+                drawn.fill(0);
+                for _ in 0..blocks {
+                    drawn[random.below(blocks as u64) as usize] += 1;
                 }
-                figure(&drawn[0], &drawn[1])
+                figure(&drawn)
             })
             .filter(|figure| figure.is_finite())
             .collect();
@@ -72,8 +62,8 @@ impl Bootstrap {
             return None;
         }
         figures.sort_unstable_by(f64::total_cmp);
-        let count = least as f64;
-        let t = student_quantile(self.level, least as u32 - 1);
+        let count = blocks as f64;
+        let t = student_quantile(self.level, blocks as u32 - 1);
         let tail = normal_probability(-t * (count / (count - 1.0)).sqrt());
         let (low, high) = (quantile_of(&figures, tail)?, quantile_of(&figures, 1.0 - tail)?);
         let by_spread = spread_interval(estimate, &figures, t * (count / (count - 1.0)).sqrt());
@@ -101,32 +91,6 @@ impl Bootstrap {
         self.interval(pairs.len(), |drawn| match (a.quantile(drawn, q), b.quantile(drawn, q)) {
             (Some(a), Some(b)) if a > 0 => b as f64 / a as f64,
             _ => f64::NAN,
-        })
-    }
-
-    /// Ratio of B's mean to A's for runs that did not alternate: the interval does not cover differences over time.
-    pub fn ratio_apart(&self, a: &[f64], b: &[f64]) -> Option<Interval> {
-        let mean = |drawn: &[u32], values: &[f64]| {
-            let sum: f64 = drawn.iter().zip(values).map(|(times, value)| f64::from(*times) * value).sum();
-            sum / values.len() as f64
-        };
-        if b.is_empty() {
-            return None;
-        }
-        self.interval_of_two([a.len(), b.len()], |a_drawn, b_drawn| mean(b_drawn, b) / mean(a_drawn, a))
-    }
-
-    /// Ratio of B's quantile `q` to A's for runs that did not alternate, see [`Bootstrap::ratio_apart`].
-    pub fn quantile_ratio_apart(&self, a: &[&Histogram<u64>], b: &[&Histogram<u64>], q: f64) -> Option<Interval> {
-        let (a_table, b_table) = (Table::of(a.iter().copied()), Table::of(b.iter().copied()));
-        if b.is_empty() {
-            return None;
-        }
-        self.interval_of_two([a.len(), b.len()], |a_drawn, b_drawn| {
-            match (a_table.quantile(a_drawn, q), b_table.quantile(b_drawn, q)) {
-                (Some(a), Some(b)) if a > 0 => b as f64 / a as f64,
-                _ => f64::NAN,
-            }
         })
     }
 
@@ -288,30 +252,6 @@ mod tests {
             })
             .count();
         assert!((180..=199).contains(&covered), "{covered} of {trials}");
-    }
-
-    #[test]
-    fn intervals_of_runs_apart_cover_the_truth() {
-        let trials = 500;
-        let covered = (0..trials)
-            .filter(|&trial| {
-                let mut random = Random::stream(9, 1, trial);
-                let mut runs = |count: usize, rate: f64| -> Vec<f64> {
-                    (0..count).map(|_| rate * (1.0 + 0.05 * random.next_normal())).collect()
-                };
-                let (a, b) = (runs(10, 100.0), runs(14, 107.1));
-                let bootstrap = Bootstrap { resamples: 500, ..Bootstrap::new(trial) };
-                bootstrap.ratio_apart(&a, &b).unwrap().contains(1.071)
-            })
-            .count();
-        assert!((460..=492).contains(&covered), "{covered} of {trials}");
-        let one = histogram([1000_u64; 100].into_iter());
-        let two = histogram([2000_u64; 100].into_iter());
-        let ratio = Bootstrap::new(1).quantile_ratio_apart(&[&one; 6], &[&two; 5], 0.99).unwrap();
-        assert!((ratio.estimate - 2.0).abs() < 0.01 && ratio.half_width_share() < 1e-9, "{ratio:?}");
-        assert_eq!(Bootstrap::new(1).ratio_apart(&[1.0; 10], &[]), None);
-        assert_eq!(Bootstrap::new(1).ratio_apart(&[1.0; 10], &[1.0; 4]), None);
-        assert_eq!(Bootstrap::new(1).quantile_ratio_apart(&[&one; 6], &[], 0.5), None);
     }
 
     #[test]

@@ -141,10 +141,10 @@ fn phases_of_one(step: &StepReport) -> Markup {
 fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
     let met: Vec<usize> =
         (0..5).filter(|index| rows.iter().any(|(_, _, step)| phases_named(step)[*index].1.is_some())).collect();
-    let names = ["resolve the name", "connect", "TLS handshake", "wait for the first byte", "receive the rest"];
+    let name = |index: usize| rows.first().map_or("", |(_, _, step)| phases_named(step)[index].0);
     html! { div.wide { table {
         thead {
-            tr { th {} @for index in &met { th scope="colgroup" colspan="2" { (names[*index]) } } }
+            tr { th {} @for index in &met { th scope="colgroup" colspan="2" { (name(*index)) } } }
             tr { th scope="col" { "offered" } @for _ in &met { th scope="col" { "mean" } th scope="col" { "p99" } } }
         }
         tbody { @for (name, _, step) in rows { tr {

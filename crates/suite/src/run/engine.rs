@@ -11,7 +11,7 @@ use crate::server::{self, Instance, LocatedProgram, group};
 use crate::testbed::{self, Network};
 use crate::why::Reason;
 use flatout_config::model::Place;
-use flatout_lab::machine::Machine;
+use flatout_lab::machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -172,7 +172,7 @@ fn head(suite: &Suite, options: &Options, bundle: &Bundle) -> SuiteReport {
         quick: options.quick,
         repetitions: suite.quick.repetitions.filter(|_| options.quick).unwrap_or(suite.repetitions),
         seconds: suite.quick.seconds.filter(|_| options.quick).unwrap_or(suite.seconds),
-        machine: Machine::here().report(),
+        machine: machine::here(),
         server_cores: suite.cores.server.clone(),
         client_cores: suite.cores.client.clone(),
         given: options.given,

@@ -2,7 +2,6 @@ use super::{print_bench, print_limits};
 use crate::bench::{BenchReport, BenchSpec, Limit, ServerFound};
 use crate::cores::CorePair;
 use crate::limits::{Gap, LimitsPlan, LimitsReport, Measure, Roles};
-use crate::machine::Machine;
 use crate::request::RequestField;
 use crate::spread::Spread;
 use crate::target::TargetUnknown;
@@ -12,14 +11,21 @@ use flatout_load::FailureKind;
 use flatout_load::plan::{Plan, Stop};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings, Sample};
 use flatout_load::report::{
-    ClientReport, Cpu, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times, WarmUpReport,
+    ClientReport, Cpu, MachineReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
+    WarmUpReport,
 };
 use flatout_load::schedule::Tally;
 use flatout_report::style::Style;
 use std::time::Duration;
 
-fn machine() -> Machine {
-    Machine { cpu_model: "Some CPU".to_owned(), cores: 2, kernel: "6.1".to_owned(), memory_bytes: 4 << 30 }
+fn machine() -> MachineReport {
+    MachineReport {
+        cpu_model: "Some CPU".to_owned(),
+        cores: 2,
+        kernel: "6.1".to_owned(),
+        memory_bytes: 4 << 30,
+        ..MachineReport::default()
+    }
 }
 
 const TENTH_NS: u64 = 100_000_000;
@@ -109,7 +115,6 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
     let mut step = StepReport::of(recorder, facts);
     // What the record of a second that was made up says of its validity is not looked at here.
     step.invalid.clear();
-    let machine = machine();
     BenchReport {
         run: RunReport {
             schema: SCHEMA.to_owned(),
@@ -127,7 +132,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             threads: 1,
             agents: 0,
             server_software: None,
-            machine: machine.report(),
+            machine: machine(),
             class_names: vec!["/".to_owned()],
             steps: vec![step],
             limit: None,
@@ -137,7 +142,6 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
         asked: BenchSpec::new(url, plan).unwrap(),
         address: "127.0.0.1:8080".parse().unwrap(),
         threads: 1,
-        machine,
         server: Ok(ServerFound { name: "nginx".to_owned(), processes: vec![7, 8], busy_threads: 1 }),
         limit: None,
         interrupted: false,

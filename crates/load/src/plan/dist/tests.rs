@@ -1,5 +1,5 @@
 use super::Dist;
-use crate::plan::random::Random;
+use crate::random::Random;
 
 fn draws(dist: &Dist, count: u32) -> Vec<f64> {
     let mut random = Random::new(7);

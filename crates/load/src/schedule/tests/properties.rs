@@ -1,6 +1,6 @@
 use super::{Fate, SECOND_NS, assert_requests_distinct, run};
-use crate::plan::random::Random;
 use crate::plan::{ArrivalKind, Arrivals, Dist, Loop, Plan, Stop, Visit, WarmUp};
+use crate::random::Random;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 fn any_plan() -> impl Strategy<Value = Plan> {

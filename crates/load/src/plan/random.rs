@@ -1,3 +1,0 @@
-//! Seeded random numbers, see [`crate::random`].
-
-pub use crate::random::Random;
