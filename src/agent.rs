@@ -1,7 +1,7 @@
 //! `flatout agent`: a share of another machine's bench; and the controller's part of such a bench.
 //!
-//! An agent is a bench like any other: the same program, given the same words, told which share of the plan is its own and
-//! when to begin. What it brings is the result that any bench writes.
+//! An agent runs `flatout bench` with the same arguments, its share of the plan and a start time. Its result is that of
+//! any bench.
 
 use crate::bench::parse_duration;
 use clap::{Args, Subcommand};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The share could not be done.
+/// The agent failed.
 const FAILED: u8 = 1;
 
 /// Bad usage.
@@ -33,11 +33,11 @@ const USAGE: u8 = 2;
 /// The bench's own exit code for bad usage: it wrote no result.
 const BENCH_USAGE: i32 = 2;
 
-/// Most files that a task brings along, and most bytes of them together.
+/// Upper bounds of the files of a task: their number, and their total size.
 const FILES_MAX: usize = 16;
 const FILES_BYTES_MAX: usize = 4 << 20;
 
-/// Most of what a bench said that is passed on when it failed.
+/// Upper bound of a failed bench's output that is passed on.
 const WORDS_BYTES_MAX: usize = 2_000;
 
 /// Generate part of the load of a bench on another machine
@@ -117,7 +117,7 @@ fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> 
 /// A share of a bench: a process of this program.
 #[derive(Debug)]
 struct BenchShare {
-    /// Files of the task and the result; for this agent alone, and gone with it.
+    /// Files of the task and the result; private to this agent, and removed with it.
     folder: PathBuf,
     words: Vec<String>,
     child: Option<Child>,

@@ -1,4 +1,4 @@
-//! Where the results of a bench go, and what is shown while it goes on.
+//! The outputs of a bench, and the display of its progress.
 
 use super::flags::OutputArgs;
 use crate::report::write_tables;
@@ -11,7 +11,7 @@ use flatout_report::output::{Output, show};
 use flatout_report::{bundle, hlog, html, prometheus};
 use std::path::PathBuf;
 
-/// Everything that is to be written.
+/// All requested outputs.
 #[derive(Debug)]
 pub(super) struct Outputs {
     view: Option<Classic>,
@@ -24,7 +24,7 @@ pub(super) struct Outputs {
     has_screen: bool,
 }
 
-/// The display of a run in progress. Dropped, it gives the terminal back.
+/// The display of a run in progress. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) enum Shown {
     Screen(Box<LiveScreen>),
@@ -73,7 +73,7 @@ impl Outputs {
         [&self.json, &self.html, &self.prometheus, &self.hlog].into_iter().flatten()
     }
 
-    /// Says before the run what could not be written after it.
+    /// Checks before the run that every output can be written.
     pub(super) fn check(&self) -> Result<(), String> {
         for output in self.files() {
             if let Output::File(path) = output {
@@ -87,7 +87,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes everything, whatever becomes of the rest; says what could not be written.
+    /// Writes every output, also if another fails. Returns the failures.
     pub(super) fn write(&self, run: &RunReport, text: &str, json: &str) -> Result<(), String> {
         let mut lost = Vec::new();
         if !self.files().any(|output| *output == Output::Stdout) {

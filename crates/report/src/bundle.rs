@@ -67,10 +67,10 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Writes the bundle of a run into `folder`, which is made; a bundle that is there already is replaced file by file.
+/// Writes the bundle of a run into `folder`, and creates the folder. An existing bundle is replaced file by file.
 ///
 /// # Errors
-/// The file that could not be written or copied, and why. What was written before stays.
+/// The file that could not be written or copied, with the cause. Files written before it remain.
 pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Error)> {
     let made = |path: PathBuf, result: io::Result<()>| result.map_err(|error| (path, error));
     made(folder.to_owned(), fs::create_dir_all(folder))?;
@@ -108,7 +108,7 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
 /// Reads a result: a file, or a bundle's.
 ///
 /// # Errors
-/// When there is none, or one of another program or of a newer version.
+/// If there is none, or it is of another program or of a newer version.
 pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let failed = |error| OpenError::Io(path.clone(), error);
@@ -127,11 +127,11 @@ pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
 }
 
-/// The inputs of a rerun: the result, and the command with every file at its copy. A result alone, without a
-/// bundle, names the files where they were.
+/// The inputs of a rerun: the result, and the command with the path of the copy of each file. A result without a
+/// bundle has the original paths.
 ///
 /// # Errors
-/// As [`read`], and when the bundle is not whole.
+/// As [`read`], and if the bundle is incomplete.
 pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     let report = read(path)?;
     let words = report.command.clone();

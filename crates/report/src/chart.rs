@@ -35,7 +35,7 @@ pub struct Line {
     pub side: Side,
     /// Dashed, for a requested instead of measured value, or for the second of two related lines.
     pub is_dashed: bool,
-    /// True if each point is marked; its marker says its values when a pointer rests on it.
+    /// True if each point has a marker, which shows its values under a pointer.
     pub is_marked: bool,
     /// Points in the axes' own quantities. One that is not finite breaks the line.
     pub points: Vec<(f64, f64)>,

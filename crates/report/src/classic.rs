@@ -18,15 +18,15 @@ use std::fmt::Write as _;
 /// A classic report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Classic {
-    /// httperf 0.9, one report a step.
+    /// httperf 0.9, one report per step.
     Httperf,
-    /// WebStone 2.0, one report a step.
+    /// WebStone 2.0, one report per step.
     Webstone,
-    /// ptester of phttpd, one report a step.
+    /// ptester of phttpd, one report per step.
     Ptester,
-    /// wrk 4, one report a step.
+    /// wrk 4, one report per step.
     Wrk,
-    /// autobench 2.1, one row a step.
+    /// autobench 2.1, one row per step.
     Autobench,
 }
 
@@ -63,7 +63,7 @@ impl Classic {
     }
 }
 
-/// Every step's own report, set apart by a line that no original prints.
+/// The report of every step, after a comment line with its number if there are several.
 fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -> String {
     let mut text = String::new();
     for step in &report.steps {
@@ -122,8 +122,7 @@ fn seconds(step: &StepReport) -> f64 {
     (step.elapsed_ns.max(1)) as f64 / 1e9
 }
 
-/// Connections that the originals would have been told of: those asked for where all of them are held, and the most that
-/// stood at once where arrivals decide.
+/// Connections as an option of the originals: the requested number in a closed loop, the peak in an open one.
 fn connections(step: &StepReport) -> u64 {
     if step.plan.is_open() { step.record.connections.peak } else { u64::from(step.offered.connections) }
 }
@@ -132,18 +131,18 @@ fn ms(value_ns: f64) -> f64 {
     value_ns / 1e6
 }
 
-/// A quotient, 0 where there is nothing to divide by.
+/// A quotient, or 0 if the divisor is 0.
 fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-/// Replies a second over each whole interval of five seconds, as httperf samples them, and how long an interval was.
+/// Replies per second over each whole interval of five seconds, as httperf samples them, after the interval used.
 fn reply_rates(record: &Recorder, elapsed_ns: u64) -> (u64, Vec<f64>) {
     let from_ns = record.measured_from_ns;
     record.series.reply_rates(5, from_ns, from_ns.saturating_add(elapsed_ns))
 }
 
-/// Least, mean, most and sample standard deviation; zeros of nothing.
+/// Minimum, mean, maximum and sample standard deviation; zeros without samples.
 fn spread(samples: &[f64]) -> (f64, f64, f64, f64) {
     if samples.is_empty() {
         return (0.0, 0.0, 0.0, 0.0);

@@ -9,17 +9,17 @@ use std::fmt::Write as _;
 /// Flags that name a file to read. A bundle has a copy of each.
 const INPUTS: [&str; 5] = ["--urls", "--filelist", "--replay", "--body", "--cacert"];
 
-/// Flags with a value that say where results go or how they are shown.
+/// Flags with a value that control the output.
 const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html", "--bundle", "--view"];
 
 /// The same without a value.
 const SHOWN: [&str; 2] = ["--tui", "--no-tui"];
 
-/// The same, for a controller alone: it judges, and its agents make load.
+/// A flag for the controller only, which evaluates the run.
 const STRICT: &str = "--strict";
 
-/// Flags with a value that are for a controller alone: its agents are not asked for agents, what is required is required of
-/// the whole, and no controller has an agent open a file of the agent's machine.
+/// Flags with a value for the controller only: agents have no agents, requirements apply to the whole run, and the
+/// controller never has an agent open a file of the agent's machine.
 const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--certs", "--require", "--server-log", "--server-metrics"];
 
 /// Renamed flags: the old name, then the new one. Results of earlier versions contain the old names.
@@ -45,7 +45,7 @@ pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authoriz
 /// Replaces such a value.
 pub const NOT_KEPT: &str = "[not kept]";
 
-/// A word of a command line with what belongs to it.
+/// A word of a command line with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     /// The flag as written, or nothing for a word alone.
@@ -127,7 +127,7 @@ pub fn inputs(command: &[String]) -> Vec<String> {
     inputs.collect()
 }
 
-/// A value that names a file, and what is behind the name.
+/// Splits a value into the name of a file and the rest.
 fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
     match value.rfind(",x") {
         Some(at) if flag == "--replay" => value.split_at(at),
@@ -135,8 +135,8 @@ fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-/// The words for an agent's share: as [`again`], and without what is for its controller alone. Headers are sent along as
-/// they are: the agent has to send them.
+/// The words for an agent's share: as [`again`], without the flags for the controller. Headers are unchanged, as the
+/// agent sends them.
 pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let is_for_all = |piece: &Piece| {
         piece.value.as_deref() != Some(STRICT) && !piece.flag.as_deref().is_some_and(|flag| CONTROLLER.contains(&flag))
@@ -144,8 +144,8 @@ pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 
-/// The words for a run again: without the flags of results and without headers that were not kept, and with every file
-/// that is read at its place by `place`, which is given the number of the file and its name.
+/// The words of a rerun: without output flags and omitted headers. `place` returns the path of each input file from its
+/// index and name.
 pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let mut index = 0;
     let mut kept = Vec::new();

@@ -15,7 +15,7 @@ use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// Stretches that a run is cut into: enough for an interval, and each long enough to depend little on the next.
+/// Number of stretches of a run: enough for an interval, each long enough to be nearly independent of the next.
 const STRETCHES: usize = 20;
 
 /// The kind of blocks.
@@ -157,7 +157,7 @@ struct Stretch {
     response_sum_ns: f64,
 }
 
-/// Blocks of the runs themselves; A's own halves show what A makes of nothing.
+/// Compares stretches of the runs; adjacent stretches of A are the A/A baseline.
 fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<Comparison> {
     let cut = |step: &StepReport, parts: usize| stretches(&measured(step), step.record.series.step_s, parts);
     let parts = steps.iter().map(|(a, b)| measured(a).len().min(measured(b).len())).min().unwrap_or(0);
@@ -181,7 +181,7 @@ fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> 
     comparisons
 }
 
-/// B's mean by A's, where a mean is a sum divided by a sum over the blocks drawn.
+/// The ratio of B's mean to A's, each a sum divided by a sum over the drawn blocks.
 fn mean_ratio(
     bootstrap: &Bootstrap,
     blocks: &[(Stretch, Stretch)],
@@ -218,7 +218,7 @@ fn stretches(points: &[Point], step_s: u64, parts: usize) -> Vec<Stretch> {
     (0..parts).map(|part| of(&points[part * points.len() / parts..(part + 1) * points.len() / parts])).collect()
 }
 
-/// In what else than the subject two runs differ.
+/// Differences between two runs besides the subject.
 fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
     let mut differences = Vec::new();
     let mut check = |what: &str, a: String, b: String| {

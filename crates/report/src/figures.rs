@@ -7,7 +7,7 @@ use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, StepReport};
 use flatout_units::show;
 
-/// Durations with their names in the background: `p50 1.00 ms   p99 ...`.
+/// Durations with faint names: `p50 1.00 ms   p99 ...`.
 pub fn named_durations(style: Style, durations_ns: &[(&str, u64)]) -> String {
     let shown: Vec<String> = durations_ns
         .iter()

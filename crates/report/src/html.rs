@@ -17,13 +17,13 @@ use flatout_load::report::RunReport;
 use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Colours, sizes and what becomes of them by night, on a phone and on paper.
+/// Colours and sizes, also for dark mode, phones and print.
 const STYLE: &str = include_str!("html/report.css");
 
-/// No page may load anything, whatever is in a result: only the style that is in the page itself.
+/// The page loads nothing, whatever a result contains; only its own style applies.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The page of one run, or of several laid over each other.
+/// The page of one run, or of several overlaid.
 pub fn page(reports: &[RunReport]) -> String {
     let names = names(reports);
     let title = names.join(" · ");
@@ -45,7 +45,7 @@ pub fn page(reports: &[RunReport]) -> String {
     document(&format!("{title} – load report"), "", &header, &main)
 }
 
-/// A whole page: the head that lets it load nothing, this style and `more_style`, and what it says.
+/// A whole page: a head that forbids loading, the style and `more_style`, and the content.
 pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -69,7 +69,7 @@ pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -
     .into_string()
 }
 
-/// The label of each run, made unique where several share one.
+/// The label of each run, with a number if several share it.
 fn names(reports: &[RunReport]) -> Vec<String> {
     let name = |index: usize| {
         let label = &reports[index].label;
@@ -100,7 +100,7 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
     }
 }
 
-/// The moment as HTTP writes it, to the second.
+/// A time in the format of HTTP, to the second.
 pub fn date(unix_ms: u64) -> String {
     let date = format_date((unix_ms / 1000).cast_signed());
     String::from_utf8_lossy(&date).into_owned()

@@ -79,7 +79,7 @@ impl Destination {
                     _ => Self::Into(path),
                 });
             }
-            // A link's own words are relative to its folder.
+            // A relative link starts from its folder.
             match fs::read_link(&path) {
                 Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
                 Err(_) => return Self::of_file(path),

@@ -5,7 +5,7 @@ use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use std::fmt::Display;
 
-/// Quantiles of the distribution's table, besides those that every histogram has of its own.
+/// Quantiles of the table of distributions.
 const QUANTILES: [f64; 14] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0];
 
 /// Every table: the file's name and its content.
@@ -19,7 +19,7 @@ pub fn files(report: &RunReport) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Rows with a head.
+/// A table under construction.
 struct Table {
     text: String,
     columns: usize,
@@ -40,12 +40,12 @@ impl Table {
     }
 }
 
-/// A field as RFC 4180 wants it.
+/// A field in the format of RFC 4180.
 fn quote(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// Nothing where a value is not known, and not 0.
+/// A value, or an empty field if it is unknown.
 fn known<T: Display>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }

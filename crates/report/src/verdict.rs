@@ -139,7 +139,7 @@ pub fn touched(step: &StepReport, reason: InvalidReason) -> String {
     if labels.is_empty() { "It affects no figure".to_owned() } else { format!("It affects {}", labels.join(", ")) }
 }
 
-/// The verdict on a step in a cell of a table: `sound`, or what does not hold and why.
+/// The verdict on a step for a table: `sound`, or the invalid figures with the reasons.
 pub fn short(step: &StepReport) -> String {
     if step.invalid.is_empty() {
         return "sound".to_owned();
@@ -177,7 +177,7 @@ pub fn unanswered(step: &StepReport) -> Option<String> {
     (missing > 0).then(|| format!("of the {answered} requests with a response; {} had none", show::count(missing)))
 }
 
-/// How late the last one was: `after the end of the span, the last 6.01 s`.
+/// The delay of late responses: `answered after the end of the span, the last 6.01 s after it`.
 pub fn lateness(step: &StepReport) -> String {
     format!("answered after the end of the span, the last {} after it", show::duration(step.requests.drain_ns as f64))
 }
@@ -195,7 +195,7 @@ pub fn load_of(plan: &Plan) -> String {
     }
 }
 
-/// Share of what was offered below which a server is said not to have kept up; as the rate that makes a run valid.
+/// Minimum share of the offered rate for keeping up; the same share as for a valid run.
 const KEPT_UP_SHARE: f64 = 0.98;
 
 fn figures(report: &RunReport) -> String {

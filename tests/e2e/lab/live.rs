@@ -29,7 +29,7 @@ fn the_screen_is_taken_and_given_back() {
     let (before, after) = text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("never given back: {text:?}"));
     assert!(before.contains(TAKEN) && before.contains("responses/s") && before.contains("Ctrl-C"), "{text:?}");
     // The result stands on the screen that was there before, and keys are echoed again.
-    assert!(after.contains("answers") && after.contains(" echo ") && after.contains(" icanon"), "{after:?}");
+    assert!(after.contains("responses") && after.contains(" echo ") && after.contains(" icanon"), "{after:?}");
 }
 
 #[test]

@@ -97,8 +97,7 @@ const fn used_as(closes: bool) -> &'static str {
     if closes { "one request each" } else { "kept alive" }
 }
 
-/// A line for each measure that two subjects were compared by. Their turns are not told one by one: none of them says
-/// anything alone.
+/// A line for each compared measure. Single turns are not shown, as they mean nothing alone.
 fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
     for subject in ["a", "b"] {
         page.plain(&format!("  {}  {}", subject.to_uppercase(), comparison[subject].as_str().unwrap_or("-")));
@@ -127,7 +126,7 @@ fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
     }
 }
 
-/// One line a level.
+/// One line per level.
 fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let header = format!(
         "  {:>12}{:>14}{:>12}{:>12}{:>12}{:>10}  {}",
@@ -307,7 +306,7 @@ fn add_notes(page: &mut TextPage, report: &BenchReport) {
     let mut reasons: Vec<InvalidReason> = Vec::new();
     for told in alike(invalid.iter().map(|(reason, told)| (reason.name().to_owned(), told.clone()))) {
         page.painted(Weight::Warning, &format!("  {told}"));
-        // As many as are told, in the same order.
+        // The same reasons in the same order.
         let next = invalid.iter().map(|(reason, _)| *reason).find(|reason| !reasons.contains(reason));
         if let Some(reason) = next {
             reasons.push(reason);
@@ -330,7 +329,7 @@ fn add_worth(page: &mut TextPage, step: &StepReport) {
     page.painted(weight, &format!("{headline}: {}.", verdict::worth(step)));
 }
 
-/// Each kind of remark once, with how often else there was one of its kind: a comparison has dozens of levels.
+/// Each kind of remark once, with the number of others of its kind: a comparison has dozens of levels.
 fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut kinds: Vec<(String, String, u64)> = Vec::new();
     for (name, text) in remarks {
@@ -346,7 +345,7 @@ fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
     kinds.into_iter().map(told).collect()
 }
 
-/// A limits report, ready to print: every measure with its median, least and most.
+/// A limits report, ready to print: every measure with its median, minimum and maximum.
 pub fn print_limits(report: &LimitsReport, style: Style) -> String {
     let mut page = TextPage::new(style);
     let rounds = show::plural(u64::from(report.plan.rounds), "round", "rounds");

@@ -43,7 +43,7 @@ impl LiveLine {
     /// Replaces the line by a text.
     pub fn show(&self, text: &str) {
         if self.is_terminal {
-            // Without a terminal to write to there is nobody to tell.
+            // A failed write to the terminal cannot be reported.
             let _shown = write!(io::stderr().lock(), "\r\x1b[2K{text}");
         }
     }

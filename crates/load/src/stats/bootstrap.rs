@@ -210,7 +210,7 @@ mod tests {
         });
     }
 
-    /// Of so many intervals of ratios, how many covered the truth.
+    /// Number of intervals of ratios that contain the truth, of `trials`.
     fn covered(trials: u64, blocks: usize, seed: u64) -> u64 {
         (0..trials)
             .filter(|&trial| {

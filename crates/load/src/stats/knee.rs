@@ -55,7 +55,7 @@ pub struct Trial {
     pub rate_per_s: f64,
     /// Duration in nanoseconds.
     pub duration_ns: u64,
-    /// True if it decides, or only guides the search.
+    /// True if it decides about a rate; false if it only guides the search.
     pub is_long: bool,
 }
 
@@ -331,7 +331,7 @@ impl KneeSearch {
                 self.decide_long(met)
             }
             Stage::CheckMissed(rate) if met => {
-                // What missed below was not the server's doing: short trials climb on from here.
+                // The miss below was not caused by the server: short trials continue from here.
                 (self.hinted, self.missed) = (Some(rate), None);
                 self.contradicted().unwrap_or(Stage::Climb((2.0 * rate).min(self.plan.rate_max)))
             }
@@ -388,7 +388,7 @@ impl KneeSearch {
             },
             (Some(rate), Some(missed)) => {
                 self.surprises = 0;
-                // The rate that short trials have narrowed down to is tried before the middle.
+                // The rate found by short trials is tried before the middle.
                 match self.hinted.filter(|hinted| !met && *hinted > rate && *hinted < missed.rate) {
                     Some(hinted) => Stage::Confirm(hinted),
                     None => Stage::Confirm((rate * missed.rate).sqrt()),
@@ -397,14 +397,14 @@ impl KneeSearch {
         }
     }
 
-    /// The factor of a step in a direction of which nothing is known: the precision first, and twice as much each time.
+    /// The factor of a step in an unexplored direction: the precision at first, doubled each time.
     fn surprise_step(&mut self) -> f64 {
         let step = 1.0 + self.plan.precision * f64::from(1_u32 << self.surprises.min(20));
         self.surprises += 1;
         step
     }
 
-    /// Returns true if two rates are as near as the precision asks, rounding aside.
+    /// Returns true if two rates differ by at most the precision, except for rounding.
     fn is_close(&self, low: f64, high: f64) -> bool {
         high / low <= 1.0 + self.plan.precision * (1.0 + 1e-9)
     }

@@ -5,11 +5,11 @@
 pub enum Quantity {
     /// A rate, a second.
     PerSecond,
-    /// Nanoseconds, written in the unit that makes them short.
+    /// Nanoseconds, printed in a fitting unit.
     Nanoseconds,
     /// Whole seconds since the start.
     Seconds,
-    /// Things.
+    /// A number of items.
     Count,
     /// A part of 1, as a percentage.
     Share,
@@ -38,7 +38,7 @@ pub struct Axis {
 /// About as many ticks as a phone has room for.
 const TICKS: f64 = 5.0;
 
-/// Most decades a logarithmic axis shows; what is lower stands at its end.
+/// Upper bound of decades on a logarithmic axis; lower values are drawn at its end.
 const DECADES_MAX: f64 = 7.0;
 
 impl Axis {
@@ -59,8 +59,8 @@ impl Axis {
         Self { title, quantity, scale: Scale::Linear, ends: (0.0, steps * step * divisor), ticks }
     }
 
-    /// From a round number below the smallest of `values` to one above the largest, each tenfold as far as the last. What
-    /// is not above zero has no place here and stands at the lower end.
+    /// A logarithmic axis from a round number below the smallest of `values` to one above the largest. Values that are
+    /// not above zero are drawn at the lower end.
     pub fn log(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
         let fold = |ends: (f64, f64), value: f64| (ends.0.min(value), ends.1.max(value));
         let (min, max) = values.filter(|value| value.is_finite() && *value > 0.0).fold((f64::INFINITY, 0.0), fold);
@@ -114,7 +114,7 @@ impl Axis {
         Some(((measured - self.ends.0) / (self.ends.1 - self.ends.0)).clamp(0.0, 1.0))
     }
 
-    /// Ticks: where, and what is written there.
+    /// Positions and labels of the ticks.
     pub fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
         self.ticks.iter().filter_map(|(value, text)| Some((self.place(*value)?, text.as_str())))
     }

@@ -17,7 +17,7 @@ const BOTTOM: f64 = 46.0;
 /// Radius of a marker.
 const MARKER: f64 = 3.2;
 
-/// The plot's own rectangle within the drawing.
+/// The rectangle of the plot within the drawing.
 struct Frame {
     left: f64,
     right: f64,
@@ -126,7 +126,7 @@ fn add_line(svg: &mut Svg, frame: &Frame, line: &Line, x_axis: &Axis, y_axis: &A
     svg.add(format_args!("{markers}"));
 }
 
-/// Shapes as well as colours tell series apart, on paper and to eyes that see few colours.
+/// Series differ in shape as well as colour, for print and for readers with colour blindness.
 fn marker(look: usize, x: f64, y: f64) -> String {
     let r = MARKER;
     match look % 3 {

@@ -6,7 +6,7 @@ use flatout_load::plan::{Loop, Stop, Visit};
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
-/// The failures that have a place of their own in httperf's two lines; all others are its `other`.
+/// The failures that httperf names in its two lines; all others count as its `other`.
 const FIRST: [FailureKind; 4] =
     [FailureKind::ClientTimo, FailureKind::SocketTimo, FailureKind::ConnRefused, FailureKind::ConnReset];
 const SECOND: [FailureKind; 3] = [FailureKind::FdUnavail, FailureKind::AddrUnavail, FailureKind::FtabFull];
@@ -65,7 +65,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     text
 }
 
-/// The command with which httperf itself would be asked for the same.
+/// The equivalent command line of httperf.
 fn command(report: &RunReport, step: &StepReport) -> String {
     let url = parse_url(report);
     let mut text = format!(

@@ -97,7 +97,7 @@ fn add_errors(text: &mut String, step: &StepReport) {
     }
 }
 
-/// Right-aligned so that numbers stand below numbers, with room for a unit of two letters.
+/// Right-aligned, with room for a unit of two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).take_while(char::is_ascii_alphabetic).count();
     let room = 2 - letters;

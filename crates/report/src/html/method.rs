@@ -7,7 +7,7 @@ use flatout_units::show;
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// How deep a finding is shown; what is deeper stands in the JSON.
+/// Depth to which a finding is shown; the JSON has the rest.
 const DEPTH_MAX: usize = 4;
 
 /// The findings of the questions: each a separate document, shown as it is.

@@ -8,13 +8,13 @@ use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 
-/// Columns of a heat map, at most.
+/// Upper bound of columns of a heat map.
 const COLUMNS_MAX: usize = 120;
 
 /// Classes of response time in one row of a heat map: half of a doubling.
 const CLASSES_A_ROW: u16 = 4;
 
-/// Steps whose distributions are laid over each other, at most: more cannot be told apart.
+/// Upper bound of overlaid distributions: more are indistinguishable.
 const DISTRIBUTIONS_MAX: usize = LOOKS;
 
 pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
@@ -60,13 +60,13 @@ pub fn figure(chart: &Chart, caption: &str) -> Markup {
     }
 }
 
-/// A short piece of a line, as a legend shows it.
+/// A sample of a line for the legend.
 pub fn swatch(look: usize, is_dashed: bool) -> Markup {
     let class = format!("line s{}{}", look % LOOKS, if is_dashed { " dashed" } else { "" });
     html! { svg.swatch viewBox="0 0 30 12" aria-hidden="true" { path class=(class) d="M1 6h28" {} } }
 }
 
-/// Reply rate and response time against what was offered: the picture that shows where a server ends.
+/// Reply rate and response time by offered load, which shows the limit of a server.
 fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str)> {
     let steps = || reports.iter().flat_map(|report| &report.steps);
     if steps().count() < 2 {
@@ -160,7 +160,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
     (Chart { title: "Latency by percentile".to_owned(), x, left, right: None, cells: Vec::new(), lines }, caption)
 }
 
-/// A histogram as a curve: eight points for each tenth part of what is left above.
+/// A histogram as a curve: eight points per decade of the tail.
 fn quantiles(histogram: &flatout_load::record::Hdr) -> Vec<(f64, f64)> {
     let values = histogram.histogram();
     if values.is_empty() {
@@ -191,8 +191,7 @@ fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
     all
 }
 
-/// A step's points that are over: the last one ends with the run and not with its second, and a rate of it would be too
-/// low.
+/// The complete points of a step. The last one may end with the run within its second, and its rate would be too low.
 pub(crate) fn whole_points(step: &StepReport) -> Vec<Point> {
     let series = &step.record.series;
     let length_ns = series.step_s.max(1) * 1_000_000_000;

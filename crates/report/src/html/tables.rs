@@ -6,7 +6,7 @@ use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Every step of every run with the name of its run, where there are several.
+/// Every step of every run, with the name of the run if there are several.
 fn rows<'a>(reports: &'a [RunReport], names: &'a [String]) -> Vec<(String, &'a RunReport, &'a StepReport)> {
     let mut rows = Vec::new();
     for (report, name) in reports.iter().zip(names) {
@@ -97,7 +97,7 @@ fn notes(reports: &[RunReport], names: &[String]) -> Markup {
     } }
 }
 
-/// Where the time of a request went: of one step with shares, of several beside each other.
+/// The phases of requests: with shares for one step, side by side for several.
 pub(super) fn phases(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! {

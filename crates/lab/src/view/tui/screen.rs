@@ -59,7 +59,7 @@ impl LiveScreen {
     pub fn show(&mut self, standing: RunProgress) {
         self.watch.push(standing);
         let (watch, coloured) = (&self.watch, self.coloured);
-        // Without a terminal to write to there is nobody to tell.
+        // A failed write to the terminal cannot be reported.
         let _drawn = self.terminal.draw(|frame| draw(watch, frame, coloured));
     }
 }
@@ -119,7 +119,7 @@ fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
         let mut stderr = io::stderr();
-        // Whatever fails here, there is nobody left to tell.
+        // A failure here cannot be reported.
         let _left = execute!(stderr, LeaveAlternateScreen, Show);
         let _set = tcsetattr(&stderr, OptionalActions::Now, &before);
     }
