@@ -1,5 +1,6 @@
 //! The requests of a bench, each built once.
 
+use flatout_http::http2::hpack::encode_field;
 use flatout_http::token::{is_token, trim};
 
 /// Why a field from the command line is invalid.
@@ -135,23 +136,33 @@ impl Outline<'_> {
         sent
     }
 
-    /// The head of the request in HTTP/2.
-    pub fn head(&self, secure: bool) -> Result<http::Request<()>, http::Error> {
-        let mut builder = http::Request::builder().method(self.method);
-        let mut authority = self.host.to_owned();
-        for (name, value) in self.fields(HttpVersion::Http2 { streams: 1 }, ConnectionUse::Kept) {
-            if name.eq_ignore_ascii_case("host") {
-                authority = value;
-            } else {
-                builder = builder.header(name.to_ascii_lowercase(), value);
-            }
+    /// The head of the request in HTTP/2, as a field block.
+    ///
+    /// # Errors
+    /// The name of a field that HTTP/2 does not have (RFC 9113 §8.2.2).
+    pub fn encode_http2(&self, secure: bool) -> Result<Vec<u8>, String> {
+        const OF_CONNECTIONS: [&str; 5] =
+            ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+        let is_of_connection = |field: &&RequestField| OF_CONNECTIONS.contains(&&*field.name.to_ascii_lowercase());
+        if let Some(field) = self.fields.iter().find(is_of_connection) {
+            return Err(field.name.clone());
         }
-        let uri = http::Uri::builder()
-            .scheme(if secure { "https" } else { "http" })
-            .authority(authority)
-            .path_and_query(self.target)
-            .build()?;
-        builder.uri(uri).body(())
+        let fields = self.fields(HttpVersion::Http2 { streams: 1 }, ConnectionUse::Kept);
+        let is_host = |name: &str| name.eq_ignore_ascii_case("host");
+        let authority = fields.iter().find(|(name, _)| is_host(name)).map_or(self.host, |(_, value)| value);
+        let mut block = Vec::new();
+        for (name, value) in [
+            (":method", self.method),
+            (":scheme", if secure { "https" } else { "http" }),
+            (":authority", authority),
+            (":path", self.target),
+        ] {
+            encode_field(name.as_bytes(), value.as_bytes(), &mut block);
+        }
+        for (name, value) in fields.iter().filter(|(name, _)| !is_host(name)) {
+            encode_field(name.to_ascii_lowercase().as_bytes(), value.as_bytes(), &mut block);
+        }
+        Ok(block)
     }
 }
 
@@ -164,6 +175,7 @@ pub fn is_method(text: &str) -> bool {
 mod tests {
     use super::{ConnectionUse, FieldError, HttpVersion, Outline, RequestField};
     use flatout_http::head::FieldStorage;
+    use flatout_http::http2::hpack::Decoder;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
 
@@ -197,10 +209,19 @@ mod tests {
     #[test]
     fn http_2_has_an_authority_and_no_connection() {
         let fields = [RequestField::parse("Host: x.example").unwrap(), RequestField::parse("X-Y: z").unwrap()];
-        let head = Outline { fields: &fields, ..OUTLINE }.head(true).unwrap();
-        assert_eq!(head.uri().to_string(), "https://x.example/a?b");
-        let names: Vec<_> = head.headers().keys().map(http::HeaderName::as_str).collect();
-        assert_eq!(names, ["user-agent", "accept", "x-y"]);
+        let block = Outline { fields: &fields, ..OUTLINE }.encode_http2(true).unwrap();
+        let (mut scratch, mut lines) = (Vec::new(), Vec::new());
+        Decoder::new()
+            .decode(&block, &mut scratch, |scratch, name, value| {
+                lines.push([&scratch[name], b"=", &scratch[value]].concat());
+            })
+            .unwrap();
+        let lines: Vec<_> = lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
+        assert_eq!(lines[..4], [":method=GET", ":scheme=https", ":authority=x.example", ":path=/a?b"]);
+        assert!(lines[4].starts_with("user-agent=flatout-bench/"));
+        assert_eq!(lines[5..], ["accept=*/*", "x-y=z"]);
+        let fields = [RequestField::parse("Connection: close").unwrap()];
+        assert_eq!(Outline { fields: &fields, ..OUTLINE }.encode_http2(true), Err("Connection".to_owned()));
     }
 
     #[test]

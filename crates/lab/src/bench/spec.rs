@@ -130,8 +130,9 @@ impl BenchSpec {
         let version = self.speech.version;
         let http2 = match version {
             HttpVersion::Http2 { .. } => {
-                let head = outline.head(self.url.secure).map_err(|error| BenchError::Request(error.to_string()))?;
-                Some(Http2Request { head, content: self.content.to_vec().into() })
+                let refused = |name| BenchError::Request(format!("HTTP/2 has no field `{name}`; leave it out"));
+                let block = outline.encode_http2(self.url.secure).map_err(refused)?;
+                Some(Http2Request { block: block.into(), content: self.content.to_vec().into() })
             }
             HttpVersion::Http10 | HttpVersion::Http11 => None,
         };

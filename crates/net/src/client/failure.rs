@@ -1,6 +1,8 @@
 //! Reasons for a request without complete response.
 
 use super::tls::TlsFailure;
+use crate::http2::client::StreamError;
+use flatout_http::http2::frame::ErrorCode;
 use flatout_http::refusal::Refusal;
 use rustix::io::Errno;
 
@@ -58,23 +60,15 @@ impl From<Refusal> for RequestFailure {
     }
 }
 
-impl From<h2::Error> for RequestFailure {
-    fn from(error: h2::Error) -> Self {
-        let code = error.reason().map(u32::from);
-        if error.is_reset() {
-            return Self::StreamReset(code.unwrap_or_default());
+impl From<StreamError> for RequestFailure {
+    fn from(error: StreamError) -> Self {
+        match error {
+            StreamError::Refused => Self::Http2(ErrorCode::NoError as u32),
+            StreamError::Reset(code) => Self::StreamReset(code as u32),
+            StreamError::Connection(code) => Self::Http2(code as u32),
+            StreamError::Closed => Self::ClosedEarly,
+            StreamError::System(errno) => Self::System(errno),
+            StreamError::Tls(failure) => Self::Tls(failure),
         }
-        if let Some(code) = code {
-            return Self::Http2(code);
-        }
-        error.into_io().map_or(Self::ClosedEarly, |error| match error.kind() {
-            // The connection closed without notice between frames, or within one.
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe
-                if Errno::from_io_error(&error).is_none() =>
-            {
-                Self::ClosedEarly
-            }
-            _ => Self::from(error),
-        })
     }
 }

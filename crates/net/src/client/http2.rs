@@ -7,11 +7,13 @@ use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
 use super::{Drive, Http2Request, Made, RequestFailure, RequestRecord};
 use crate::clock::precise_ns;
+use crate::http2::client::{ClientConnection, ClientTask};
 use crate::tls::config::ALPN_HTTP2;
 use crate::transport::Transport;
-use bytes::Bytes;
+use flatout_http::http2::connection::Config;
+use flatout_http::http2::window::Windows;
+use flatout_http::limits::Limits;
 use flatout_load::schedule::Begin;
-use h2::client::{Builder, SendRequest};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -19,11 +21,12 @@ use std::task::Poll;
 use stream::ClientStream;
 use tokio::sync::Notify;
 
-/// Initial window of a stream, in bytes: a body of this size needs no window update.
-const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
-
-/// Initial window of a connection, in bytes.
-const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+/// The settings of a connection. A body as large as a stream's window needs no window update.
+const CONFIG: Config = Config {
+    streams_max: 0,
+    windows: Windows { stream: 1024 * 1024, connection: 64 * 1024 * 1024 },
+    section_bytes_max: Limits::CLIENT.head_bytes_max,
+};
 
 /// The connection of a group of slots.
 #[derive(Default)]
@@ -42,7 +45,7 @@ enum SharedConnectionState {
     None,
     Connecting,
     /// With a count of the complete responses on it.
-    Open(SendRequest<Bytes>, Rc<Cell<u64>>),
+    Open(ClientConnection, Rc<Cell<u64>>),
 }
 
 impl SharedConnection {
@@ -70,7 +73,7 @@ impl SharedConnection {
 
 /// A connection as one slot sees it.
 struct SlotConnection {
-    sender: SendRequest<Bytes>,
+    connection: ClientConnection,
     generation: u64,
     replies: Rc<Cell<u64>>,
     /// Set if it was opened for this slot.
@@ -154,7 +157,7 @@ async fn run_burst<D: Drive + 'static>(
     under_way.clear();
     let mut failed = None;
     for nth in 0..begin.burst.max(1) {
-        match begin_stream(shared, slot, &mut opened.sender, &begin, nth).await {
+        match begin_stream(shared, slot, &opened.connection, &begin, nth).await {
             Ok(stream) => under_way.push(stream),
             Err(failure) => {
                 let ended_ns = precise_ns();
@@ -211,9 +214,9 @@ async fn open<D: Drive + 'static>(
         let changed = group.changed.notified();
         // The first slot connects; slots that arrive meanwhile wait.
         let is_ours = match &mut *group.state.borrow_mut() {
-            SharedConnectionState::Open(sender, replies) => {
-                let (sender, replies) = (sender.clone(), Rc::clone(replies));
-                return Ok(SlotConnection { sender, generation: group.generation.get(), replies, made: None });
+            SharedConnectionState::Open(connection, replies) => {
+                let (connection, replies) = (connection.clone(), Rc::clone(replies));
+                return Ok(SlotConnection { connection, generation: group.generation.get(), replies, made: None });
             }
             SharedConnectionState::Connecting => false,
             state @ SharedConnectionState::None => {
@@ -237,7 +240,7 @@ async fn connect<D: Drive + 'static>(
     let attempt = try_connect(shared, slot, group).await;
     match attempt {
         Ok(opened) => {
-            group.settle(SharedConnectionState::Open(opened.sender.clone(), Rc::clone(&opened.replies)));
+            group.settle(SharedConnectionState::Open(opened.connection.clone(), Rc::clone(&opened.replies)));
             if let Some(made) = &opened.made {
                 shared.drive.borrow_mut().handle_connected(slot.index, made, precise_ns());
             }
@@ -264,54 +267,56 @@ async fn try_connect<D: Drive + 'static>(
     {
         return Err(RequestFailure::NoHttp2);
     }
-    let (sender, connection) = Builder::new()
-        .initial_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .enable_push(false)
-        .handshake::<_, Bytes>(standing.transport)
-        .await?;
+    let (connection, task) = ClientTask::new(standing.transport, CONFIG, None);
     let generation = group.generation.get() + 1;
     group.generation.set(generation);
     let open = OpenGuard::new(shared, connecting_ns);
     let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
     tokio::task::spawn_local(async move {
         // Streams report how the connection ended; here it is only driven.
-        let _ended = connection.await;
+        task.await;
         open.by_server.set(driven.forget(generation, true));
     });
-    Ok(SlotConnection { sender, generation, replies, made: Some(standing.made) })
+    Ok(SlotConnection { connection, generation, replies, made: Some(standing.made) })
 }
 
 /// Sends one request of a burst.
 async fn begin_stream<D: Drive>(
     shared: &ClientShared<D>,
     slot: &ClientSlot,
-    sender: &mut SendRequest<Bytes>,
+    connection: &ClientConnection,
     begin: &Begin,
     nth: u32,
 ) -> Result<ClientStream, RequestFailure> {
-    poll_fn(|context| {
+    let mut chosen = None;
+    let (request, stream) = poll_fn(|context| {
         slot.register(context);
-        match slot.deadline.cut() {
-            Some(failure) => Poll::Ready(Err(failure)),
-            None => sender.poll_ready(context).map_err(RequestFailure::from),
+        if let Some(failure) = slot.deadline.cut() {
+            return Poll::Ready(Err(failure));
         }
+        let requests = &shared.settings.requests;
+        let request =
+            *chosen.get_or_insert_with(|| shared.drive.borrow_mut().choose(begin, nth) % requests.len() as u32);
+        let prepared = &requests[request as usize];
+        let Some(Http2Request { block, content }) = &prepared.http2 else {
+            return Poll::Ready(Err(RequestFailure::NoHttp2));
+        };
+        let kind = (prepared.is_head, content.is_empty());
+        let opened = connection.poll_open(kind, |output| output.extend_from_slice(block), context);
+        opened.map(|opened| Ok((request, opened?)))
     })
     .await?;
-    let request = shared.drive.borrow_mut().choose(begin, nth) % shared.settings.requests.len() as u32;
     let prepared = &shared.settings.requests[request as usize];
-    let Some(Http2Request { head, content }) = &prepared.http2 else { return Err(RequestFailure::NoHttp2) };
+    let has_content = prepared.http2.as_ref().is_some_and(|http2| !http2.content.is_empty());
     let digesting = shared.sampling.next();
-    let (response, stream) = sender.send_request(head.clone(), content.is_empty())?;
     Ok(ClientStream {
         nth,
         request,
         sent_ns: precise_ns(),
         sent_bytes: prepared.kept.len() as u64,
-        sending: (!content.is_empty()).then(|| (stream, content.clone())),
-        response: Some(response),
-        body: None,
-        status: 0,
+        unsent_from: has_content.then_some(0),
+        stream,
+        status: None,
         first_byte_ns: 0,
         head_bytes: 0,
         body_bytes: 0,
@@ -332,7 +337,7 @@ struct BurstContext<'a, D: Drive> {
 impl<D: Drive> BurstContext<'_, D> {
     fn end(&self, stream: &ClientStream, result: Result<u16, RequestFailure>, ended_ns: u64) {
         let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
-        let unsent = stream.sending.as_ref().map_or(0, |(_, content)| content.len() as u64);
+        let unsent = stream.unsent(self.shared).len() as u64;
         self.shared.drive.borrow_mut().handle_ended(&RequestRecord {
             begin: self.begin,
             request: stream.request,

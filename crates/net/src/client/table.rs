@@ -1,6 +1,5 @@
 //! The requests of a run, prepared in advance and shared by all workers.
 
-use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of a body's SHA-256 digest.
@@ -26,10 +25,10 @@ pub struct PreparedRequest {
 /// A request in HTTP/2 form.
 #[derive(Clone, Debug)]
 pub struct Http2Request {
-    /// Method, scheme, authority, path and fields.
-    pub head: http::Request<()>,
+    /// Method, scheme, authority, path and fields, as a field block that every connection understands.
+    pub block: Arc<[u8]>,
     /// Content; empty for none.
-    pub content: Bytes,
+    pub content: Arc<[u8]>,
 }
 
 impl PreparedRequest {

@@ -70,7 +70,7 @@ flatout_reason::reasons! {
 
 impl TlsFailure {
     /// The TLS failure in an error of a TLS stream; `None` if the socket failed.
-    pub(super) fn of(error: &io::Error) -> Option<Self> {
+    pub(crate) fn of(error: &io::Error) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::InvalidData => {}
             _ if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) => {}

@@ -1,8 +1,9 @@
-//! Client connections: many requests on one transport, for origins.
+//! Client connections: many requests on one transport, to origins and of the lab.
 //!
 //! A task owns the transport; requests talk to it through shared state. What they send is gathered and written when the
 //! task runs next.
 
+use crate::client::TlsFailure;
 use crate::exchange::streamed::MessageEnd;
 use crate::response::trailer_lines;
 use crate::shared::SharedBytes;
@@ -11,6 +12,7 @@ use flatout_http::http2::connection::{Config, Connection, Event, Role};
 use flatout_http::http2::fields::FieldBlock;
 use flatout_http::http2::frame::ErrorCode;
 use flatout_http::http2::window::StreamCount;
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -34,14 +36,31 @@ const PROBE_PING: u64 = u64::from_be_bytes(*b"measures");
 /// Why a stream ended before its response did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamError {
-    /// The peer did not process the request (RFC 9113 §8.7).
+    /// The peer did not process the request: its GOAWAY says so (RFC 9113 §6.8).
     Refused,
-    /// The peer reset the stream.
+    /// The stream was reset, by the peer or because of an error of the peer.
     Reset(ErrorCode),
-    /// The peer violated the protocol, or ended the connection with an error.
-    Protocol,
-    /// The transport failed or ended.
-    Transport,
+    /// The connection ended with this code, sent by either side.
+    Connection(ErrorCode),
+    /// The transport ended.
+    Closed,
+    /// The transport failed.
+    System(Errno),
+    /// TLS failed.
+    Tls(TlsFailure),
+}
+
+impl From<io::Error> for StreamError {
+    fn from(error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(errno) => Self::System(errno),
+            None => match error.kind() {
+                // The connection closed without notice.
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => Self::Closed,
+                _ => TlsFailure::of(&error).map_or(Self::System(Errno::IO), Self::Tls),
+            },
+        }
+    }
 }
 
 /// The head of a response.
@@ -83,7 +102,8 @@ type StreamState = Rc<RefCell<Arrived>>;
 struct ClientState {
     core: Connection<StreamState>,
     output: Vec<u8>,
-    windows: AdaptiveWindows,
+    /// `None` if the windows stay as they are.
+    windows: Option<AdaptiveWindows>,
     /// Wakes the task.
     task: Option<Waker>,
     /// Requests that wait for a stream.
@@ -145,17 +165,17 @@ impl ClientState {
                 arrived.wake();
                 self.core.take_done(stream);
             }
-            Event::Reset { code, by_peer, data, .. } => data.borrow_mut().fail(match code {
-                ErrorCode::RefusedStream if by_peer => StreamError::Refused,
-                code if by_peer => StreamError::Reset(code),
-                _ => StreamError::Protocol,
-            }),
-            Event::Acknowledged(PROBE_PING) => self.windows.handle_acknowledged(),
+            Event::Reset { code, data, .. } => data.borrow_mut().fail(StreamError::Reset(code)),
+            Event::Acknowledged(PROBE_PING) => {
+                if let Some(windows) = &mut self.windows {
+                    windows.handle_acknowledged();
+                }
+            }
             Event::GoAway { last_stream, code: ErrorCode::NoError } => {
                 self.fail_streams(StreamError::Refused, |id| id > last_stream);
             }
-            Event::GoAway { .. } => {
-                self.ended.get_or_insert(StreamError::Protocol);
+            Event::GoAway { code, .. } => {
+                self.ended.get_or_insert(StreamError::Connection(code));
             }
             Event::Acknowledged(_) | Event::Malformed { .. } | Event::Request { .. } => {}
         }
@@ -230,7 +250,9 @@ impl ClientStream {
         let mut arrived = self.arrived.borrow_mut();
         if let Some(piece) = arrived.pieces.pop_front() {
             let state = &mut *self.connection.0.borrow_mut();
-            if state.windows.handle_taken(&mut arrived.count, piece.len()) {
+            if let Some(windows) = &mut state.windows
+                && windows.handle_taken(&mut arrived.count, piece.len())
+            {
                 state.core.ping(PROBE_PING, &mut state.output);
             }
             state.core.release(self.id, piece.len(), &mut state.output);
@@ -327,7 +349,7 @@ pub(crate) struct ClientTask<T> {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
     /// A connection on `transport`, and its task, which the caller spawns.
-    pub(crate) fn new(transport: T, config: Config, windows: AdaptiveWindows) -> (ClientConnection, Self) {
+    pub(crate) fn new(transport: T, config: Config, windows: Option<AdaptiveWindows>) -> (ClientConnection, Self) {
         let mut output = Vec::new();
         let core = Connection::new(Role::Client, config, &mut output);
         let state = ClientState { core, output, windows, task: None, waiting: Vec::new(), ended: None };
@@ -349,8 +371,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         let mut buffer = ReadBuf::new(&mut self.input);
         match Pin::new(&mut self.transport).poll_read(context, &mut buffer) {
             Poll::Pending => return Ok(false),
-            Poll::Ready(Err(_)) => return Err(StreamError::Transport),
-            Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Err(StreamError::Transport),
+            Poll::Ready(Err(error)) => return Err(error.into()),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Err(StreamError::Closed),
             Poll::Ready(Ok(())) => {}
         }
         let stashed = !self.stash.is_empty();
@@ -360,8 +382,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         let mut input = if stashed { &self.stash[..] } else { buffer.filled() };
         let state = &mut *self.shared.borrow_mut();
         // A client has no budgets that time refills.
-        while let Some(event) =
-            state.core.handle(0, &mut input, &mut self.fields, &mut state.output).map_err(|_| StreamError::Protocol)?
+        while let Some(event) = state
+            .core
+            .handle(0, &mut input, &mut self.fields, &mut state.output)
+            .map_err(|error| StreamError::Connection(error.code))?
         {
             state.handle_event(event, &self.fields);
         }
@@ -401,14 +425,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         }
         {
             let state = &mut *self.shared.borrow_mut();
-            if let Some(windows) = state.windows.wanted(state.core.stream_count())
+            if let Some(adaptive) = &mut state.windows
+                && let Some(windows) = adaptive.wanted(state.core.stream_count())
                 && state.core.is_acknowledged()
             {
                 state.core.set_windows(windows, &mut state.output);
-                state.windows.handle_announced(windows);
+                adaptive.handle_announced(windows);
             }
         }
-        self.write(context).map_err(|_| StreamError::Transport)?;
+        self.write(context)?;
         let state = &mut *self.shared.borrow_mut();
         if let Some(error) = state.ended {
             return Err(error);
@@ -437,7 +462,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for ClientTask<T> {
         if ended.is_ok() && !is_unused {
             return Poll::Pending;
         }
-        let error = ended.err().unwrap_or(StreamError::Transport);
+        let error = ended.err().unwrap_or(StreamError::Closed);
         {
             let state = &mut *task.shared.borrow_mut();
             state.ended.get_or_insert(error);

@@ -10,6 +10,9 @@ const STREAMS_MAX: u32 = 128;
 /// Initial windows: the protocol's default for each stream, and one for all streams together.
 pub(super) const WINDOWS: Windows = Windows { stream: 65_535, connection: 256 * 1024 };
 
+/// Lower bound of the connection's window, in stream windows: an upload that nobody reads leaves room for others.
+pub(super) const STREAMS_PER_CONNECTION: u32 = 2;
+
 /// Upper bound of the window growth of all clients of one worker, in bytes: enough for a few large uploads over long
 /// distances.
 pub(crate) const WINDOW_GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -4,7 +4,7 @@
 //! output in one call.
 
 use super::link::Http2Link;
-use super::settings::{WINDOWS, config};
+use super::settings::{STREAMS_PER_CONNECTION, WINDOWS, config};
 use super::stream::ServerStream;
 use crate::deadline::SlotId;
 use crate::ending::{CLIENT_CLOSED, CloseReason};
@@ -108,7 +108,7 @@ impl<H: Handler> Http2Task<H> {
             has_unhandled: !stash.is_empty(),
             stash,
             streams_counted: 0,
-            windows: AdaptiveWindows::new(WINDOWS, 1, &worker.windows),
+            windows: AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &worker.windows),
             must_probe: false,
             lingering: Vec::new(),
             closing: None,

@@ -377,7 +377,7 @@ impl<T: Default> Connection<T> {
             SectionKind::Trailers => !ends || stream.content_left.is_some_and(|left| left > 0),
             _ => is_interim && ends,
         };
-        if fields.malformed().is_some() || section.depends_on_itself || is_incomplete {
+        if fields.is_too_large() || fields.malformed().is_some() || section.depends_on_itself || is_incomplete {
             return self.reset_for(now_ms, id, ErrorCode::Protocol, output);
         }
         stream.peer_done = ends;

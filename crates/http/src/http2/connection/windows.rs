@@ -21,9 +21,12 @@ impl<T> Connection<T> {
 
     /// Records that content was taken whose stream gets no credit.
     pub(super) fn release_connection(&mut self, bytes: u32, output: &mut Vec<u8>) {
-        self.receive.owed_bytes += bytes;
-        if self.receive.owed_bytes > 0 && self.receive.owed_bytes >= self.receive.size / 2 {
-            self.receive.return_credit(output);
+        let receive = &mut self.receive;
+        receive.owed_bytes += bytes;
+        // Content that a slow reader leaves unread must not keep credit from the other streams.
+        let is_low = receive.available <= i64::from(receive.size / 4);
+        if receive.owed_bytes > 0 && (is_low || receive.owed_bytes >= receive.size / 2) {
+            receive.return_credit(output);
         }
     }
 

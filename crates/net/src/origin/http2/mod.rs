@@ -14,6 +14,7 @@ use crate::windows::AdaptiveWindows;
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
 use flatout_http::http2::connection::Config;
+use flatout_http::http2::frame::ErrorCode;
 use flatout_http::http2::window::Windows;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -185,7 +186,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     }
     let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };
     let windows = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
-    let (connection, task) = ClientTask::new(connected.transport, config, windows);
+    let (connection, task) = ClientTask::new(connected.transport, config, Some(windows));
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
@@ -207,9 +208,13 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
 const fn name_error(error: StreamError) -> ExchangeFailure {
     let (failure, repeat) = match error {
         // RFC 9113 §8.7: the origin did not process the request.
-        StreamError::Refused => (OriginFailure::H2Refused, Repeat::Always),
-        StreamError::Transport => (OriginFailure::Reset, Repeat::Idempotent),
-        StreamError::Reset(_) | StreamError::Protocol => (OriginFailure::H2Failed, Repeat::Idempotent),
+        StreamError::Refused | StreamError::Reset(ErrorCode::RefusedStream) => {
+            (OriginFailure::H2Refused, Repeat::Always)
+        }
+        StreamError::Closed | StreamError::System(_) | StreamError::Tls(_) => {
+            (OriginFailure::Reset, Repeat::Idempotent)
+        }
+        StreamError::Reset(_) | StreamError::Connection(_) => (OriginFailure::H2Failed, Repeat::Idempotent),
     };
     ExchangeFailure::new(failure, repeat)
 }
