@@ -10,7 +10,6 @@ use flatout_http::lines::{FieldOp, apply_operations};
 use flatout_http::status::{digits, reason};
 use flatout_http::token::{is_token, parse_decimal, trim};
 use flatout_reason::Outcome;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -25,8 +24,6 @@ struct Prebuilt {
     bytes: SharedBytes,
     /// Offset of the Date's value; `None` if the head has an origin's Date, or none.
     date_at: Option<usize>,
-    /// In HTTP/2 form, without the Date; built on first use.
-    http2: OnceCell<HeaderMap>,
     /// As a field block with the status, without the server's Date; built on first use.
     http2_block: OnceCell<Box<[u8]>>,
 }
@@ -53,7 +50,6 @@ impl Head {
         Self(Rc::new(Prebuilt {
             bytes: SharedBytes::from(text.into_bytes()),
             date_at: Some(date_at),
-            http2: OnceCell::new(),
             http2_block: OnceCell::new(),
         }))
     }
@@ -86,7 +82,7 @@ impl Head {
 
     /// The head in `bytes`: a line from [`write_status_line`], then lines as for [`Self::from_lines`].
     pub fn from_bytes(bytes: SharedBytes) -> Self {
-        Self(Rc::new(Prebuilt { bytes, date_at: None, http2: OnceCell::new(), http2_block: OnceCell::new() }))
+        Self(Rc::new(Prebuilt { bytes, date_at: None, http2_block: OnceCell::new() }))
     }
 
     /// Returns whether the head has an origin's Date among its lines.
@@ -94,13 +90,9 @@ impl Head {
         self.0.date_at.is_none()
     }
 
-    /// The head's fields in HTTP/2 form: names in lower case, without the server's Date and connection-specific
-    /// fields.
-    pub fn http2_fields(&self) -> &HeaderMap {
-        self.0.http2.get_or_init(|| {
-            // Skipped while parsing: removing it afterwards would change the order of the others.
-            parse_lines_but(&self.0.bytes, self.0.date_at.is_some().then_some("date"))
-        })
+    /// Names and values of the head's fields, without connection-specific ones (RFC 9113 §8.2.2).
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        http2_lines(&self.0.bytes, None)
     }
 
     /// The head as an HTTP/2 field block without the server's Date. It uses no dynamic table, so it is valid on every
@@ -173,23 +165,6 @@ pub fn write_status_line(status: u16, output: &mut Vec<u8>) {
     output.push(b' ');
     output.extend_from_slice(reason(status).as_bytes());
     output.extend_from_slice(b"\r\n");
-}
-
-/// Parses field lines, each `Name: value` and CR LF, into a header map. Connection-specific fields (RFC 9113 §8.2.2)
-/// and a status line are left out.
-pub fn parse_lines(lines: &[u8]) -> HeaderMap {
-    parse_lines_but(lines, None)
-}
-
-/// As [`parse_lines`], without the field `left_out`.
-fn parse_lines_but(lines: &[u8], left_out: Option<&'static str>) -> HeaderMap {
-    let mut map = HeaderMap::new();
-    for (name, value) in http2_lines(lines, left_out) {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
-            map.append(name, value);
-        }
-    }
-    map
 }
 
 /// Names and values of field lines, each `Name: value` and CR LF, without connection-specific fields (RFC 9113 §8.2.2),
@@ -363,6 +338,7 @@ impl Response {
 mod tests {
     use super::Head;
     use flatout_http::date::format_date;
+    use flatout_http::http2::hpack::Decoder;
 
     #[test]
     fn heads_take_date_and_connection_when_they_are_sent() {
@@ -379,9 +355,16 @@ mod tests {
     #[test]
     fn http2_has_the_fields_alone() {
         let head = Head::new(200, &[("Content-Length", "3"), ("Link", "<a>; rel=\"b:c\""), ("Connection", "x")]);
-        let fields: Vec<_> =
-            head.http2_fields().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        assert_eq!(fields, [("content-length", &b"3"[..]), ("link", b"<a>; rel=\"b:c\"")]);
-        assert!(super::parse_lines(b"\r\nno colon\r\nA b: c\r\n").is_empty());
+        let (mut scratch, mut lines) = (Vec::new(), Vec::new());
+        Decoder::new()
+            .decode(head.http2_block(), &mut scratch, |scratch, name, value| {
+                lines.push((scratch[name].to_vec(), scratch[value].to_vec()));
+            })
+            .unwrap();
+        let lines: Vec<_> = lines.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let link = (&b"link"[..], &b"<a>; rel=\"b:c\""[..]);
+        assert_eq!(lines, [(&b":status"[..], &b"200"[..]), (b"content-length", b"3"), link]);
+        assert_eq!(head.fields().count(), 3, "with the Date");
+        assert!(super::http2_lines(b"\r\nno colon\r\nA b: c\r\n", None).next().is_none());
     }
 }

@@ -105,11 +105,8 @@ impl AdaptiveWindows {
         let wished = u64::from(estimated.connection).max(u64::from(estimated.stream) * per);
         let beyond = wished.saturating_sub(u64::from(self.first.connection));
         let connection = u64::from(self.first.connection) + self.grant.grow_to(beyond).min(beyond);
-        let share = match per {
-            1 => connection,
-            // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
-            _ => 1 << (connection / per / (self.streams as u64).max(1)).max(1).ilog2(),
-        };
+        // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
+        let share = 1 << (connection / per / (self.streams as u64).max(1)).max(1).ilog2();
         let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));
         self.wanted = Windows { stream: stream as u32, connection: connection as u32 };
     }

@@ -216,13 +216,15 @@ async fn fetch(
     let (query, intake) = part::make_query(&worker, &page, &src)?;
     let query = Rc::new(query);
     let response = answer(worker, query, intake, Rc::clone(&tally), level).await.ok()?;
-    let fields = response.head.http2_fields();
+    let has = |wanted: &'static str| {
+        let is_wanted = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(wanted.as_bytes());
+        response.head.fields().filter(is_wanted)
+    };
     // A compressed part cannot be inserted into an uncompressed page.
-    if response.status != 200 || fields.contains_key("content-encoding") {
+    if response.status != 200 || has("content-encoding").next().is_some() {
         return None;
     }
-    let controls = fields.get_all("cache-control").iter();
-    if says_no_store(controls.map(|value| (&b""[..], value.as_bytes()))) {
+    if says_no_store(has("cache-control")) {
         tally.no_store.set(true);
     }
     let segments = has_all(response.body, LIMITS.page_bytes_max as u64).await?;
