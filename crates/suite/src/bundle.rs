@@ -370,9 +370,9 @@ mod tests {
             "the suite's file has changed, first in line 2"
         );
         assert_eq!(difference(&state, &state, "x\ny", "x").unwrap(), "the suite's file has changed, first in line 2");
-        assert!(other(|state| state.flatout_version.push('2')).contains("begun by flatout 12, and this is 1"));
+        assert!(other(|state| state.flatout_version.push('2')).contains("started by flatout 12, and this is 1"));
         assert!(other(|state| state.program.push('b')).contains("another build"));
-        assert!(other(|state| state.quick = true).contains("begun with --quick, and this is without --quick"));
+        assert!(other(|state| state.quick = true).contains("started with --quick, and this is without --quick"));
         assert_eq!(difference(&state, &state, "x", "x"), None);
     }
 }

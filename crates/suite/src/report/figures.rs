@@ -35,7 +35,7 @@ pub(super) fn spread(figure: &Figure) -> Option<String> {
 /// A measure's name as a heading: `requests per s`.
 pub(super) fn heading(measure: &str) -> String {
     match measure {
-        "requests-per-s" => "answers a second".to_owned(),
+        "requests-per-s" => "responses per second".to_owned(),
         "bytes-per-s" => "bytes a second".to_owned(),
         "connections-per-s" => "connections a second".to_owned(),
         "sustained-per-s" => "right and within the timeout, a second, under load".to_owned(),

@@ -78,12 +78,12 @@ fn effects_have_an_interval_and_are_not_told_of_noise() {
     assert_eq!(found.len(), 8);
     let words: Vec<String> = found.iter().map(effects::Effect::sentence).collect();
     assert!(
-        words.iter().any(|words| words.contains("nginx (size 317): answers a second is 0.600 times that of flatout")
+        words.iter().any(|words| words.contains("nginx (size 317): responses per second is 0.600 times that of flatout")
             && words.contains("nginx is behind")),
         "{words:?}"
     );
     assert!(
-        words.iter().any(|words| words.contains("nginx (size 317): server CPU an answer is 1.667")
+        words.iter().any(|words| words.contains("nginx (size 317): server CPU per response is 1.667")
             && words.contains("nginx costs more")),
         "{words:?}"
     );
@@ -105,7 +105,7 @@ fn a_terminal_has_the_same_in_short() {
         &text,
         &[
             "coyote: Pages of two sizes",
-            "answers a second",
+            "responses per second",
             "204317  nginx",
             "ours costs less: met",
             "ours is ahead: missed",

@@ -166,7 +166,7 @@ mod tests {
         };
         asked.version = Some(version("9.1", "sh/2.0.1"));
         let why = find(&asked, Path::new("/x"), "1").unwrap_err();
-        assert_eq!((why.name.as_str(), why.text.contains("sh is 2.0.1, and 9.1 or later")), ("too-old", true));
+        assert_eq!((why.name.as_str(), why.text.contains("sh is 2.0.1, but 9.1 or later")), ("too-old", true));
         asked.version = Some(version("2", "sh/2.0.1"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
         // One that leaves a process behind, which would hold its outputs open for a day.

@@ -64,7 +64,7 @@ mod tests {
             }
         });
         assert_eq!(probe(address, Some("/")), Ok(()));
-        assert_eq!(probe(address, Some("/x")), Err("/x was answered with 503".to_owned()));
+        assert_eq!(probe(address, Some("/x")), Err("the response to /x has the status 503".to_owned()));
         assert!(probe(address, Some("/")).unwrap_err().contains("does not speak HTTP"));
         server.join().unwrap();
         assert_eq!(probe(address, Some("/")), Err("nothing listens there".to_owned()));
