@@ -4,8 +4,8 @@ use crate::config::Color;
 use clap::{Args, Subcommand};
 use flatout_config::{Diagnostic, Diagnostics};
 use flatout_daemon::Failure;
-use flatout_pages::check::check;
-use flatout_pages::template::{TemplateFolder, is_part};
+use flatout_pages::check::{TemplateFolder, check};
+use flatout_template::is_part;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
@@ -242,7 +242,7 @@ fn print(text: &str) {
 mod tests {
     use super::STARTER;
     use flatout_pages::check::check;
-    use flatout_pages::template::MemoryFiles;
+    use flatout_template::MemoryFiles;
 
     #[test]
     fn the_starter_is_right() {

@@ -1,6 +1,6 @@
 //! The compiler of active pages, and its escapers.
 
-use flatout_pages::template::{CompiledPage, Escape, MemoryFiles, compile, escape};
+use flatout_template::{CompiledPage, Escape, MemoryFiles, compile, escape};
 
 pub(crate) const SEEDS: &[&[u8]] = &[
     b"<!doctype html><title><?= v ?></title><p class=\"a <?= v ?>\"><?= v ?></p>",

@@ -18,7 +18,7 @@ flatout_reason::reasons! {
     AnsweredAgain, "php_answered_again", 0, "The script responded on a new connection, because the application server had closed the pooled one.";
     FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";
     FileMissing, "php_file_missing", 502, "The script named a file that does not exist, or is outside the allowed folders: 502.";
-    FolderSlash, "php_folder_slash", 301, "A folder with an index script was requested without the trailing slash: 301 or 308.";
+    FolderSlash, "php_folder_slash", 308, "A folder with an index script was requested without the trailing slash: 308.";
     Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
     NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
     Forbidden, "php_forbidden", 502, "This process may not connect to the application server's socket: 502.";

@@ -11,7 +11,6 @@ use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::VariableInput;
 use flatout_http::path::SLASH_IN_SEGMENT;
-use flatout_http::request::Method;
 use flatout_http::status::has_content;
 use flatout_net::clock::Now;
 use flatout_net::fastcgi::FastcgiClient;
@@ -103,10 +102,7 @@ impl PhpWorker {
     ) -> Handling {
         let (script, path_info) = match step.find(routed.decoded) {
             Meaning::Script(script, path_info) => (script, path_info),
-            Meaning::Slash => {
-                let reads = matches!(routed.request.head.method, Method::Get | Method::Head);
-                return routed.redirect_to_folder(if reads { 301 } else { 308 }, PhpOutcome::FolderSlash).into();
-            }
+            Meaning::Slash => return routed.redirect_to_folder(308, PhpOutcome::FolderSlash).into(),
             Meaning::Pass(_) => return Handling::Pass,
         };
         let offers = routed.request.offers;

@@ -1,9 +1,53 @@
-//! Checks of pages without running them.
+//! Checks of pages without running them, and the folder on disk that they are read from.
 
-use crate::template::{CompiledPage, Files, compile};
 use flatout_config::{Code, Diagnostics};
+use flatout_net::root::{OpenFault, Root};
+use flatout_template::{CompiledPage, Files, compile};
 use mlua::Error;
 use mlua::chunk::Compiler;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// A folder on disk, held open. No name leads out of it, not even through links.
+#[derive(Debug)]
+pub struct TemplateFolder {
+    folder: Root,
+    path: PathBuf,
+}
+
+impl TemplateFolder {
+    /// Opens the folder at `path`.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let shown = if path == Path::new(".") { PathBuf::new() } else { path.to_owned() };
+        Ok(Self { folder: Root::open(path)?, path: shown })
+    }
+}
+
+impl Files for TemplateFolder {
+    fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let (file, _) = self.folder.open_file(name.as_bytes()).map_err(error_of)?;
+        let mut content = Vec::new();
+        File::from(file).take(bytes_max as u64 + 1).read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    fn show(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+}
+
+/// The fault as an error that describes the problem with the name.
+pub(crate) fn error_of(fault: OpenFault) -> io::Error {
+    match fault {
+        OpenFault::NotFound => io::ErrorKind::NotFound.into(),
+        OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
+        OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
+        OpenFault::NotAFile => io::Error::other("it is no regular file"),
+        OpenFault::NoDescriptor => io::Error::other("no file descriptor is left"),
+        OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
+    }
+}
 
 /// Compiles a page or a script, and checks the result with Luau's compiler.
 pub fn check(name: &str, files: &dyn Files) -> Result<CompiledPage, Diagnostics> {
@@ -16,7 +60,7 @@ pub fn check(name: &str, files: &dyn Files) -> Result<CompiledPage, Diagnostics>
 }
 
 /// A message of Luau's compiler, `12: message` or `name:12: message`, mapped to the page's line.
-pub fn syntax(template: &CompiledPage, message: &str, files: &dyn Files) -> Diagnostics {
+fn syntax(template: &CompiledPage, message: &str, files: &dyn Files) -> Diagnostics {
     let parse = |text: &str| {
         let (line, rest) = text.split_once(':')?;
         Some((line.parse::<u32>().ok()?, rest.trim().to_owned()))
@@ -30,7 +74,7 @@ pub fn syntax(template: &CompiledPage, message: &str, files: &dyn Files) -> Diag
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::template::MemoryFiles;
+    use flatout_template::MemoryFiles;
 
     fn fault(page: &str) -> String {
         check("page.lhtml", &MemoryFiles::new().file("page.lhtml", page)).unwrap_err().to_string()

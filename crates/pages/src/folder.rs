@@ -8,7 +8,6 @@
 use crate::page::Loaded;
 use crate::sandbox::Sandbox;
 use crate::step::PagesStep;
-use crate::template;
 use flatout_http::path::PathFacts;
 use flatout_net::clock::Now;
 use flatout_net::root::Named;
@@ -202,7 +201,7 @@ impl PageFolder {
             return (what, missing);
         }
         // Included parts handle no requests: they may be incomplete pages.
-        let is_part = std::str::from_utf8(path).is_ok_and(template::is_part);
+        let is_part = std::str::from_utf8(path).is_ok_and(flatout_template::is_part);
         if facts.hidden_segment || facts.encoded_slash || is_part {
             return (What::Nothing, missing);
         }

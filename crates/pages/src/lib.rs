@@ -1,5 +1,5 @@
-//! Active pages: HTML with insertion points in Luau, compiled once into segments, run in one sandboxed interpreter
-//! per worker.
+//! Active pages: HTML with insertion points in Luau, compiled once by [`flatout_template`], run in one sandboxed
+//! interpreter per worker.
 //!
 //! A request arrives at [`PagesWorker::handle`], which finds its page in a [`PageFolder`] and runs its first slice
 //! immediately; mostly that completes the response. A page that waits, or computes longer, becomes a future; one that
@@ -7,7 +7,6 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`template`] | from the text of a page to segments and code |
 //! | [`sandbox`] | the interpreter, and its limits of time and memory |
 //! | [`exchange`] | the state of a running page |
 //! | [`api`] | the API of pages |
@@ -15,7 +14,7 @@
 //! | [`folder`], `page` | from a path to a compiled and validated page; one page |
 //! | [`worker`] | handling a request on one worker |
 //! | `job`, `queue`, `deadlines` | runs that continue later, their scheduling and deadlines |
-//! | [`mod@check`] | compiling pages without running them |
+//! | [`mod@check`] | compiling pages without running them; a folder of them on disk |
 //! | [`backlog`] | output buffered for clients, and its bounds |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and automatic reload |
 //! | [`outcome`], [`messages`] | outcomes of responses; messages for operators |
@@ -38,7 +37,6 @@ mod page;
 mod queue;
 pub mod sandbox;
 pub mod step;
-pub mod template;
 pub mod worker;
 
 pub use folder::{PageFolder, SOURCE_ENDINGS};

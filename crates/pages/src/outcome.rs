@@ -18,7 +18,7 @@ flatout_reason::reasons! {
     Answered, "page_answered", 0, "A page responded within its first time slice.";
     AnsweredLater, "page_answered_later", 0, "A page responded after it had waited for an operation or for its next time slice.";
     Streamed, "page_streamed", 0, "A page started its response early: it called `flush()`.";
-    Slash, "page_folder_slash", 301, "A folder with an index page was requested without the trailing slash: 301.";
+    Slash, "page_folder_slash", 308, "A folder with an index page was requested without the trailing slash: 308.";
     Options, "page_options", 204, "OPTIONS requested the methods of a page: 204.";
     Events, "page_events", 200, "A browser subscribed to change events of the development mode (`dev`): 200.";
     Malformed, "page_malformed", 500, "The page or an included file does not compile: 500.";

@@ -1,16 +1,17 @@
 //! One compiled page: its static content, its code, and the versions of its source files.
 
 use crate::answer::Heads;
+use crate::check::error_of;
 use crate::outcome::PageOutcome;
 use crate::sandbox::{Code, Sandbox};
 use crate::step::PagesStep;
-use crate::template::{self, Files, LineMap, error_of};
 use flatout_config::Style;
 use flatout_net::block::{Placed, place};
 use flatout_net::file::FileIdentity;
 use flatout_net::response::{FileBody, Segment};
 use flatout_net::root::{Named, OpenFault};
 use flatout_net::shared::SharedBytes;
+use flatout_template::{CompiledPage, Files, LineMap, compile};
 use rustix::io::{Errno, pread};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
@@ -82,7 +83,7 @@ impl Loaded {
         let now_ns = read_unix_ns();
         let reading =
             RecordedFiles { step, seen: RefCell::default(), fault: Cell::new(None), is_mixed: Cell::new(false) };
-        let compiled = template::compile(name, &reading);
+        let compiled = compile(name, &reading);
         let is_changing = reading.is_mixed.get();
         let fault = reading.fault.get();
         let files = reading.seen.into_inner();
@@ -110,12 +111,7 @@ impl Loaded {
 }
 
 impl Page {
-    fn new(
-        step: &PagesStep,
-        name: &str,
-        mut template: template::CompiledPage,
-        sandbox: &Sandbox,
-    ) -> Result<Self, Broken> {
+    fn new(step: &PagesStep, name: &str, mut template: CompiledPage, sandbox: &Sandbox) -> Result<Self, Broken> {
         let shown = step.show(name);
         let is_static = template.is_static();
         let ranges = (0..template.segments.len()).filter_map(|number| template.segments.range(number)).collect();

@@ -37,7 +37,7 @@ pub use run::{ResumeResult, Run};
 pub use wait::{NativeError, WaitResult, Wanted, wanted};
 
 use crate::exchange::Exchange;
-use crate::template::LineMap;
+use flatout_template::LineMap;
 use hub::Hub;
 use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread, Value};
 use std::cell::{Cell, RefCell};

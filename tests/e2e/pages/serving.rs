@@ -37,7 +37,7 @@ fn every_page_answers_for_its_names() {
         assert_eq!(page(&server, path), expected, "{path}");
     }
     let slash = server.get("/shop?a=b");
-    assert_eq!((slash.status, slash.field("location")), (301, Some("/shop/?a=b")));
+    assert_eq!((slash.status, slash.field("location")), (308, Some("/shop/?a=b")));
     let answer = server.get("/");
     assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!(answer.field("content-length"), Some("11"));

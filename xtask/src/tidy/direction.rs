@@ -19,7 +19,8 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[BASE]),
     ("flatout-proxy", &[BASE]),
-    ("flatout-pages", &[STEP, &["flatout-data"]]),
+    ("flatout-template", &[&["flatout-config"]]),
+    ("flatout-pages", &[STEP, &["flatout-data", "flatout-template"]]),
     ("flatout-fastcgi", &[STEP]),
     ("flatout-report", &[UNITS, &["flatout-http", "flatout-load"]]),
     ("flatout-lab", &[BASE, &["flatout-report"]]),
@@ -51,7 +52,8 @@ const BASE: &[&str] = &[
 ];
 
 /// The kinds of steps, and what one of them keeps.
-const STEPS: &[&str] = &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-pages", "flatout-fastcgi"];
+const STEPS: &[&str] =
+    &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-template", "flatout-pages", "flatout-fastcgi"];
 
 const EVERYTHING: &[&[&str]] =
     &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-report", "flatout-lab", "flatout-suite"]];
@@ -60,7 +62,7 @@ const EVERYTHING: &[&[&str]] =
 const ONLY_FOR_TESTS: &str = "flatout-sim";
 
 /// The packages that do no input or output and do not read the clock: time and bytes are arguments.
-pub(super) const PURE: &[&str] = &["flatout-http", "flatout-cache", "flatout-load"];
+pub(super) const PURE: &[&str] = &["flatout-http", "flatout-cache", "flatout-load", "flatout-template"];
 
 /// What a build of a pure package must not link, by whatever way.
 const IMPURE: &[&str] = &[

@@ -4,9 +4,9 @@ use super::form::{decode_component, encode_component};
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::NativeError;
-use crate::template::escape;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use flatout_http::base64;
+use flatout_template::escape;
 use mlua::{LuaString, Table, Value};
 
 /// Upper bound of a text converted in one call, in bytes: it blocks the worker.

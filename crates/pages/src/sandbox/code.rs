@@ -3,7 +3,7 @@
 use super::Inner;
 use super::failure::{FailureKind, MARK, RunFailure};
 use super::hub::Hub;
-use crate::template::LineMap;
+use flatout_template::LineMap;
 use mlua::chunk::ChunkMode;
 use mlua::{Function, Table};
 use std::cell::{Cell, RefCell};

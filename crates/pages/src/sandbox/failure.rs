@@ -1,6 +1,6 @@
 //! Failures of runs: one table with name, status and meaning, for the log and the counters.
 
-use crate::template::LineMap;
+use flatout_template::LineMap;
 use mlua::Lua;
 use std::fmt::Write as _;
 

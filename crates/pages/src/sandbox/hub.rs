@@ -4,7 +4,7 @@ use super::meter::Meter;
 use super::natives::{CANNOT_WAIT, ENDED};
 use super::wait::{NativeError, WaitResult};
 use crate::exchange::Exchange;
-use crate::template::LineMap;
+use flatout_template::LineMap;
 use mlua::Lua;
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;

@@ -5,7 +5,7 @@
 //! object the name is absent.
 
 use super::wait::NativeError;
-use crate::template::escape::json_string;
+use flatout_template::escape::json_string;
 use mlua::{Lua, LuaString, Table, Value};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 use super::hub::Hub;
 use super::json::{self, InvalidText};
 use super::wait::NativeError;
-use crate::template::escape;
+use flatout_template::escape;
 use mlua::{Lua, Table, Value};
 use std::io::Write as _;
 use std::rc::Rc;

@@ -3,7 +3,7 @@
 use super::{Ask, Site};
 use crate::exchange::Exchange;
 use crate::sandbox::{Limits, ResumeResult};
-use crate::template::{MemoryFiles, compile};
+use flatout_template::{MemoryFiles, compile};
 use std::collections::BTreeSet;
 
 /// Calls with a wrong argument. `w` is a coroutine, which hardly any function takes.

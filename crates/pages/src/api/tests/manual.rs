@@ -5,8 +5,8 @@
 //! and `<!-- shows-header: line -->` are in the answer; `<!-- file: name -->` is a part for examples after it.
 
 use super::{Answered, Ask, Site};
-use crate::template::{MemoryFiles, compile};
 use flatout_http::url::OriginAddress;
+use flatout_template::{MemoryFiles, compile};
 use std::fmt::Write as _;
 use std::net::TcpListener;
 

@@ -29,11 +29,11 @@ fn theirs(lua: &Lua, subject: &[u8], pattern: &[u8]) -> Option<Vec<Value>> {
     find.call::<MultiValue>(given).ok().map(|values| values.into_iter().collect())
 }
 
-/// Compares both matchers; `false`: one of them refuses the pattern.
+/// Compares both matchers. Returns false if ours refuses the pattern; Luau notices a mistake only if the match gets
+/// there, but then ours must have refused it.
 fn check(lua: &Lua, subject: &[u8], pattern: &[u8]) -> bool {
-    let (Some(theirs), Ok(ours_whole)) = (theirs(lua, subject, pattern), ours(subject, pattern, 1 << 20)) else {
-        return false;
-    };
+    let Ok(ours_whole) = ours(subject, pattern, 1 << 20) else { return false };
+    let theirs = theirs(lua, subject, pattern).unwrap_or_else(|| panic!("Luau refuses {pattern:?} for {subject:?}"));
     assert_eq!(Ok(ours_whole.clone()), ours(subject, pattern, 1), "in single steps");
     let mut expected = Vec::new();
     match ours_whole {
@@ -107,7 +107,7 @@ fn refuses_what_is_no_pattern() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     /// Patterns of few characters over subjects of few characters: most match somewhere.
     #[test]
@@ -116,14 +116,14 @@ proptest! {
         pattern in r"\^?(a|b|\.|%a|%d|%A|1|%-|%\[|%s|\[ab\]|\[\^a\]|\[%d-\]|\(a\)|\(b\*\)|\(\.-\)|\(\)|%b\(\)|%f\[a\]|%1){1,5}(\*|\+|-|\?)?(a|b|\.){0,2}\$?",
     ) {
         let lua = Lua::new();
-        check(&lua, subject.as_bytes(), pattern.as_bytes());
+        prop_assume!(check(&lua, subject.as_bytes(), pattern.as_bytes()), "the pattern is refused");
     }
 
     /// Any bytes as a pattern: no panic, and what both take they match alike.
     #[test]
     fn reads_anything(subject in prop::collection::vec(any::<u8>(), 0..12), pattern in prop::collection::vec(prop::sample::select(b"ab.%[]^$*+-?()1dbf \0\xff".to_vec()), 0..9)) {
         let lua = Lua::new();
-        check(&lua, &subject, &pattern);
+        prop_assume!(check(&lua, &subject, &pattern), "the pattern is refused");
     }
 }
 

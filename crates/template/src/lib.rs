@@ -12,7 +12,7 @@
 //! disagree about it, the page does not compile: `context` and `join` contain the rule, `luau` and `structure` verify
 //! that the code is what it claims to be.
 //!
-//! Absent by design: the interpreter, sockets, the clock, HTML trees. Files come from [`Files`] only.
+//! Absent by design: the interpreter, sockets, the clock, the disk, HTML trees. Files come from [`Files`] only.
 
 mod context;
 mod emit;
@@ -30,8 +30,7 @@ mod structure;
 mod url;
 mod walk;
 
-pub(crate) use files::error_of;
-pub use files::{Files, MemoryFiles, TemplateFolder};
+pub use files::{Files, MemoryFiles};
 pub use lines::LineMap;
 pub use segments::Segments;
 

@@ -8,8 +8,7 @@ mod script;
 mod url;
 
 pub use html::{attribute, text};
-pub(crate) use script::json_string;
-pub use script::{handler_json, handler_string, script_data, script_json, script_string, script_text};
+pub use script::{handler_json, handler_string, json_string, script_data, script_json, script_string, script_text};
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
 /// Writes `input` piece by piece: bytes accepted by `plain` unchanged, everything else through `other`.

@@ -102,7 +102,7 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
 
 /// A text as a quoted JSON string (RFC 8259 §7) that may be placed anywhere in HTML: characters special in HTML and
 /// scripts are escaped; invalid UTF-8 becomes U+FFFD.
-pub(crate) fn json_string(input: &[u8], out: &mut Vec<u8>) {
+pub fn json_string(input: &[u8], out: &mut Vec<u8>) {
     let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0..0x20 | 0x7f);
     out.push(b'"');
     write(input, out, is_plain, json_escape);

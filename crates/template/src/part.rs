@@ -358,9 +358,6 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "no permission".into(),
         io::ErrorKind::IsADirectory => "it is a folder".into(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
-        _ if error.raw_os_error() == Some(rustix::io::Errno::XDEV.raw_os_error()) => {
-            "it leads out of the folder".into()
-        }
         _ => error.to_string(),
     }
 }
