@@ -74,7 +74,7 @@ pub(crate) struct ResponseFields {
     pub(crate) ends: bool,
 }
 
-/// What has arrived on a stream.
+/// Received heads and content of a stream, until they are taken.
 #[derive(Debug, Default)]
 struct Arrived {
     heads: VecDeque<ResponseFields>,
@@ -122,10 +122,10 @@ impl ClientState {
         OUTPUT_BYTES_MAX.saturating_sub(self.output.len())
     }
 
-    /// Fails every open stream that `which` names.
-    fn fail_streams(&mut self, error: StreamError, which: impl Fn(u32) -> bool) {
+    /// Fails the open streams that `selects` accepts.
+    fn fail_streams(&mut self, error: StreamError, selects: impl Fn(u32) -> bool) {
         for (id, stream) in self.core.iter() {
-            if which(id) {
+            if selects(id) {
                 stream.borrow_mut().fail(error);
             }
         }

@@ -78,8 +78,10 @@ fn effects_have_an_interval_and_are_not_told_of_noise() {
     assert_eq!(found.len(), 8);
     let words: Vec<String> = found.iter().map(effects::Effect::sentence).collect();
     assert!(
-        words.iter().any(|words| words.contains("nginx (size 317): responses per second is 0.600 times that of flatout")
-            && words.contains("nginx is behind")),
+        words
+            .iter()
+            .any(|words| words.contains("nginx (size 317): responses per second is 0.600 times that of flatout")
+                && words.contains("nginx is behind")),
         "{words:?}"
     );
     assert!(
