@@ -109,7 +109,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["purge", "--tag", "a b"], "is no tag"),
         (&["purge", "--host", "a/b"], "is not a host"),
         (&["purge", "--all", "--tag", "a"], "cannot be used with"),
-        (&["purge", "--prefix", "/blog/"], "write http://host/path"),
+        (&["purge", "--prefix", "/blog/"], "`/blog/` is not a URL; write the complete URL"),
     ] {
         let output = output(arguments);
         let said = said(&output);

@@ -104,6 +104,8 @@ struct ClientState {
     output: Vec<u8>,
     /// `None` if the windows stay as they are.
     windows: Option<AdaptiveWindows>,
+    /// A round trip has ended.
+    is_measured: bool,
     /// Wakes the task.
     task: Option<Waker>,
     /// Requests that wait for a stream.
@@ -167,9 +169,9 @@ impl ClientState {
             }
             Event::Reset { code, data, .. } => data.borrow_mut().fail(StreamError::Reset(code)),
             Event::Acknowledged(PROBE_PING) => {
-                if let Some(windows) = &mut self.windows {
-                    windows.handle_acknowledged();
-                }
+                // Readers first take what has arrived before it.
+                self.is_measured = true;
+                self.wake_task();
             }
             Event::GoAway { last_stream, code: ErrorCode::NoError } => {
                 self.fail_streams(StreamError::Refused, |id| id > last_stream);
@@ -352,7 +354,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
     pub(crate) fn new(transport: T, config: Config, windows: Option<AdaptiveWindows>) -> (ClientConnection, Self) {
         let mut output = Vec::new();
         let core = Connection::new(Role::Client, config, &mut output);
-        let state = ClientState { core, output, windows, task: None, waiting: Vec::new(), ended: None };
+        let state =
+            ClientState { core, output, windows, is_measured: false, task: None, waiting: Vec::new(), ended: None };
         let shared = Rc::new(RefCell::new(state));
         let task = Self {
             transport,
@@ -414,7 +417,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
     }
 
     fn go_on(&mut self, context: &mut Context<'_>) -> Result<(), StreamError> {
-        self.shared.borrow_mut().task = Some(context.waker().clone());
+        {
+            let state = &mut *self.shared.borrow_mut();
+            state.task = Some(context.waker().clone());
+            if std::mem::take(&mut state.is_measured)
+                && let Some(windows) = &mut state.windows
+            {
+                windows.handle_acknowledged();
+            }
+        }
         let mut reads = 0;
         while self.read(context)? {
             reads += 1;

@@ -67,6 +67,8 @@ pub(crate) struct Http2Task<H: Handler> {
     pub(super) windows: AdaptiveWindows,
     /// A PING that measures a round trip is to be sent.
     must_probe: bool,
+    /// A round trip has ended; handlers first take what has arrived before it.
+    is_measured: bool,
     /// Streams with complete responses whose content may still be arriving, and when they are reset; oldest first.
     pub(super) lingering: Vec<(u32, u64)>,
     /// Why the connection closes, once decided.
@@ -110,6 +112,7 @@ impl<H: Handler> Http2Task<H> {
             streams_counted: 0,
             windows: AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &worker.windows),
             must_probe: false,
+            is_measured: false,
             lingering: Vec::new(),
             closing: None,
             draining: false,
@@ -306,7 +309,7 @@ impl<H: Handler> Http2Task<H> {
                 Some(Event::Trailers { stream }) => self.handle_trailers(stream, trailer_lines(fields.iter())),
                 Some(Event::Reset { data, .. }) => self.handle_reset(data),
                 Some(Event::Malformed { .. }) => worker.counters.http2_streams_cut.add(1),
-                Some(Event::Acknowledged(PROBE_PING)) => self.windows.handle_acknowledged(),
+                Some(Event::Acknowledged(PROBE_PING)) => self.is_measured = true,
                 Some(Event::Acknowledged(payload)) => {
                     self.core.handle_drained(payload, &mut self.link.output);
                 }
@@ -330,6 +333,9 @@ impl<H: Handler> Http2Task<H> {
 
     /// Announces windows that have grown, and measures the next round trip.
     fn update_windows(&mut self) {
+        if std::mem::take(&mut self.is_measured) {
+            self.windows.handle_acknowledged();
+        }
         let streams = self.busy_streams();
         if let Some(windows) = self.windows.wanted(streams)
             && self.core.is_acknowledged()
