@@ -4,11 +4,15 @@ use crate::events::{NotKeptCounts, OnChange, UnstoredResponses};
 use crate::fill::Fills;
 use crate::group::Change;
 use crate::meta::Meta;
+use crate::query::begin_key;
 use crate::ranges::RangeFetches;
+use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::{Store, StoreSettings};
+use flatout_cache::key::write_key;
 use flatout_cache::reason::NoStore;
-use flatout_cache::search::NoVarySearch;
+use flatout_cache::request::CacheRequest;
+use flatout_cache::search::{NoVarySearch, write_path_key, write_search_key};
 use flatout_net::budget::Budget;
 use flatout_net::origin::OriginCounts;
 use foldhash::fast::RandomState;
@@ -106,6 +110,27 @@ impl Accelerator {
     pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
         if let (Some(change), Some(tell), Some(address)) = (change, self.on_change.get(), step.addresses.get(index)) {
             tell(&address.to_string(), change);
+        }
+    }
+
+    /// Appends the key to look up for `request`.
+    pub(crate) fn write_lookup_key(
+        &self,
+        step: &ProxyStep,
+        cache: &CacheStep,
+        request: &CacheRequest<'_>,
+        key: &mut Vec<u8>,
+    ) {
+        begin_key(&step.realm, key);
+        let search = self.search(|| {
+            let mut path_key = Vec::new();
+            begin_key(&step.realm, &mut path_key);
+            write_path_key(request, &mut path_key);
+            path_key
+        });
+        match &search {
+            None => write_key(request, &cache.rules, key),
+            Some(search) => write_search_key(request, search, &cache.rules, key),
         }
     }
 

@@ -1,16 +1,19 @@
 //! One request to the origins: selection, waiting, and retries if safe.
 
 use crate::accelerator::Accelerator;
-use crate::forward::{Passage, Strip, retry, write_interim_lines, write_request_lines};
-use crate::group::{Ending, Ticket, Tried};
+use crate::forward::{Passage, Strip, retry, upgrade, write_interim_lines, write_request_lines};
+use crate::group::{Ending, Ticket, Tried, hash_request};
 use crate::limit::{Permit, Sample, WaitingRequest};
 use crate::outcome::ForwardOutcome;
 use crate::outcome::origin_failed;
+use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
+use flatout_cache::key::write_query;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::content::{InterimResponse, Interims};
 use flatout_net::ending::CloseReason;
+use flatout_net::handler::Request;
 use flatout_net::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
     OutgoingRequest, Repeat,
@@ -71,6 +74,41 @@ impl Begun {
 }
 
 impl UpstreamRequest {
+    /// Copies the data of the upstream request.
+    pub(crate) fn new(
+        step: &ProxyStep,
+        cache: Option<&CacheStep>,
+        request: &Request<'_>,
+        (path, query): (&[u8], Option<&[u8]>),
+    ) -> Self {
+        let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 1);
+        target.extend_from_slice(path);
+        let path_bytes = target.len();
+        match (query, cache) {
+            (None, _) => {}
+            (Some(query), None) => {
+                target.push(b'?');
+                target.extend_from_slice(query);
+            }
+            // Parameters excluded from the key are removed from the request.
+            (query, Some(cache)) => {
+                target.push(b'?');
+                if !write_query(query, &cache.rules.query, &mut target) {
+                    target.truncate(path_bytes);
+                }
+            }
+        }
+        let upgrade = upgrade::asks(request.head, &step.settings);
+        Self {
+            balance_hash: hash_request(step.group.balance(), request),
+            request: OwnedRequest::new(request),
+            target: target.into(),
+            path_bytes,
+            upgrade: upgrade.map(Into::into),
+            begun: Cell::new(None),
+        }
+    }
+
     /// Path and query of the target.
     pub(crate) fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
         let (path, rest) = self.target.split_at(self.path_bytes.min(self.target.len()));

@@ -6,17 +6,15 @@
 use crate::accelerator::Accelerator;
 use crate::meta::StoredResponse;
 use crate::parts::PartSet;
-use crate::query::{audience_hash, begin_key, locator};
+use crate::query::{audience_hash, locator};
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::store::{Purged, Store};
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
 use flatout_cache::explain::Explanation;
-use flatout_cache::key::write_key;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
-use flatout_cache::search::{write_path_key, write_search_key};
 use flatout_cache::stored::Stored;
 use flatout_cache::vary::{compare_variant, has_cookie_rules, matches_language, matches_variant};
 use flatout_net::clock::Now;
@@ -123,7 +121,8 @@ impl Accelerator {
     pub fn explain(&self, step: &ProxyStep, cache: &CacheStep, sought: &Sought<'_>) -> Option<CacheExplanation> {
         let store = self.store()?;
         let Sought { request, now } = sought;
-        let key = self.key_of(step, cache, request);
+        let mut key = Vec::new();
+        self.write_lookup_key(step, cache, request, &mut key);
         let hash = store.hash(&key);
         let inspection = store.inspect(&key);
         // A copy on disk duplicates the one in memory, unless memory has none.
@@ -165,22 +164,6 @@ impl Accelerator {
                 ago_s: u64::try_from(now.unix_s.saturating_sub(last.unix_s)).unwrap_or(0),
             }),
         })
-    }
-
-    /// The key that a worker would look up.
-    fn key_of(&self, step: &ProxyStep, cache: &CacheStep, request: &CacheRequest<'_>) -> Vec<u8> {
-        let mut key = Vec::new();
-        begin_key(&step.realm, &mut key);
-        let search = self.search(|| {
-            let mut path_key = key.clone();
-            write_path_key(request, &mut path_key);
-            path_key
-        });
-        match &search {
-            None => write_key(request, &cache.rules, &mut key),
-            Some(search) => write_search_key(request, search, &cache.rules, &mut key),
-        }
-        key
     }
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`accelerator`] | state of the process |
 //! | [`step`], [`rules`] | one `proxy` step and one `cache` step of the configuration |
-//! | [`worker`] | entry points for one worker's requests |
-//! | `query`, `lookup`, `worker_cache` | a cacheable request; lookup and response; per-worker prebuilt responses |
-//! | `exchange`, `pass`, `fetch` | upstream requests: basics, for one client, for the cache |
-//! | `answer`, `note` | responses from stored or arriving content |
+//! | [`worker`], `worker_cache` | state of one worker; its prebuilt responses |
+//! | `pipeline` | the steps of a request, from its receipt to its response |
+//! | `query`, `note` | a cacheable request; Age and Cache-Status of its response |
+//! | `exchange` | one upstream request: selection of the origin, waiting, retries |
 //! | `compose` | composition of ESI pages |
 //! | `check` | driver of health checks |
 //! | [`meta`] | metadata of stored responses |
@@ -25,16 +25,13 @@
 //! Absent by design: sockets (see `flatout_net`) and caching rules (see `flatout_cache`).
 
 pub mod accelerator;
-mod answer;
 mod check;
 mod checked;
 mod compose;
-mod direct;
 pub mod esi;
 pub mod events;
 mod exchange;
 pub mod explain;
-mod fetch;
 pub mod fill;
 pub mod forward;
 pub mod group;
@@ -42,13 +39,11 @@ pub mod growing;
 pub mod health;
 pub mod hints;
 pub mod limit;
-mod lookup;
-mod lookup_result;
 pub mod meta;
 mod note;
 pub mod outcome;
 mod parts;
-mod pass;
+mod pipeline;
 mod query;
 mod ranges;
 pub mod rules;

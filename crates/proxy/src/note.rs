@@ -28,6 +28,11 @@ impl Note {
         Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
     }
 
+    /// Note for a request forwarded because of `reason`.
+    pub(crate) const fn forwarded(reason: Lookup) -> Self {
+        Self { fwd: reason.fwd(), ..Self::hit(reason) }
+    }
+
     /// Note for a stored response used for this reason.
     pub(crate) const fn of_use(self, how: Use) -> Self {
         let (reason, fwd_status) = match how {

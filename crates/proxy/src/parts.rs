@@ -1,12 +1,12 @@
 //! Stored parts of one representation, and responses from them: stored ranges come from the store, missing ones from
 //! an origin, and are stored as well.
 
-use crate::answer::segment_of;
 use crate::checked::CheckedReader;
-use crate::fetch::{Fetch, FetchConditions};
 use crate::fill::{FetchJoin, FetchState, FillHead, FillReader, Interest};
-use crate::lookup::stretch_key;
 use crate::meta::{Meta, StoredResponse};
+use crate::pipeline::deliver::stored::segment_of;
+use crate::pipeline::fetch::{Fetch, FetchConditions};
+use crate::pipeline::fetch_shared::stretch_key;
 use crate::query::Query;
 use crate::store::{Purged, Store, StoredBody};
 use crate::worker::ProxyWorker;
@@ -92,12 +92,7 @@ impl PartSet {
         }
     }
 
-    /// Returns whether an arriving response supplies `missing` of this representation.
-    pub(crate) fn fits(&self, head: &FillHead, missing: ByteRange) -> bool {
-        self.supplies(&head.meta.stored, missing)
-    }
-
-    /// The same, given its metadata.
+    /// Returns whether the response `stored` supplies `missing` of this representation.
     pub(crate) fn supplies(&self, stored: &Stored, missing: ByteRange) -> bool {
         let has = |part: ByteRange| part.first <= missing.first && missing.last <= part.last;
         part_of(stored).is_some_and(has) && are_combinable(stored, &self.newest.meta().stored)
@@ -242,7 +237,8 @@ impl Stitched {
             let store = worker.store();
             store.is_none_or(|store| store.check_coming(&query.key, &head.meta, head.generation) != Purged::No)
         };
-        self.set.fits(head, missing) && (!is_theirs || (head.meta.stored.is_reusable() && !is_purged()))
+        self.set.supplies(&head.meta.stored, missing)
+            && (!is_theirs || (head.meta.stored.is_reusable() && !is_purged()))
     }
 }
 

@@ -8,10 +8,10 @@ use crate::step::ProxyStep;
 use crate::store::ObjectKey;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Flags, Stored};
-use flatout_config::model::FieldOp;
 use flatout_http::head::FieldStorage;
 use flatout_http::status::has_content;
 use flatout_net::origin::Incoming;
+use flatout_net::routed::HeaderPolicy;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,8 +31,7 @@ pub(crate) struct Query {
     pub(crate) step: Arc<ProxyStep>,
     pub(crate) cache: Arc<CacheStep>,
     pub(crate) key: ObjectKey,
-    pub(crate) changes: Rc<[FieldOp]>,
-    pub(crate) changes_id: u32,
+    pub(crate) policy: Rc<HeaderPolicy>,
     pub(crate) shows_status: bool,
     /// True if a cookie of the request may identify its visitor.
     pub(crate) names_visitor: bool,
@@ -53,6 +52,28 @@ pub(crate) enum EsiSource {
 }
 
 impl Query {
+    /// Creates a query whose client does not see Cache-Status and is not identified by a cookie.
+    pub(crate) fn new(
+        ask: UpstreamRequest,
+        step: &Arc<ProxyStep>,
+        cache: &Arc<CacheStep>,
+        key: ObjectKey,
+        policy: &Rc<HeaderPolicy>,
+    ) -> Self {
+        Self {
+            ask,
+            step: Arc::clone(step),
+            cache: Arc::clone(cache),
+            key,
+            policy: Rc::clone(policy),
+            shows_status: false,
+            names_visitor: false,
+            vary: RefCell::default(),
+            template: RefCell::default(),
+            range_fetch: RefCell::default(),
+        }
+    }
+
     /// Returns whether the response `stored` is a template to compose.
     pub(crate) fn is_template(&self, stored: &Stored) -> bool {
         self.template.replace(None);

@@ -2,7 +2,7 @@
 //!
 //! It does not decide what may be served: callers check that the object is still in the store and fresh.
 
-use crate::answer::PrebuiltResponse;
+use crate::pipeline::deliver::stored::PrebuiltResponse;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -86,7 +86,7 @@ impl WorkerCache {
         }
         entry.ready.retain(|other| {
             other.object.is_current()
-                && (other.object.variant() != ready.object.variant() || other.changes_id != ready.changes_id)
+                && (other.object.variant() != ready.object.variant() || other.policy_id != ready.policy_id)
         });
         if entry.ready.len() >= VARIANTS_MAX {
             entry.ready.remove(0);
@@ -150,10 +150,11 @@ impl WorkerCache {
 #[cfg(test)]
 mod tests {
     use super::{BYTES_MAX, GETS_PER_SWEEP, KEYS_MAX, VARIANTS_MAX, WorkerCache};
-    use crate::answer::PrebuiltResponse;
     use crate::meta::StoredResponse;
     use crate::meta::tests::meta;
+    use crate::pipeline::deliver::stored::PrebuiltResponse;
     use crate::store::{ObjectKey, StoredBody};
+    use flatout_net::routed::HeaderPolicy;
     use std::rc::Rc;
     use std::sync::Arc;
 
@@ -162,8 +163,8 @@ mod tests {
         Arc::new(StoredResponse::new(key, variant, meta(), Arc::from(&b""[..]), StoredBody::Empty, 0))
     }
 
-    fn ready(object: &Arc<StoredResponse>, changes_id: u32) -> Rc<PrebuiltResponse> {
-        Rc::new(PrebuiltResponse::new(object, None, &[], changes_id))
+    fn ready(object: &Arc<StoredResponse>, policy_id: u32) -> Rc<PrebuiltResponse> {
+        Rc::new(PrebuiltResponse::new(object, None, &HeaderPolicy { id: policy_id, ..HeaderPolicy::default() }))
     }
 
     #[test]
@@ -194,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn variants_and_changes_stand_side_by_side_up_to_a_bound() {
+    fn variants_and_policies_stand_side_by_side_up_to_a_bound() {
         let mut worker_cache = WorkerCache::default();
         let plain = object(b"");
-        for changes_id in [0, 0, 1] {
-            worker_cache.insert(1, b"a", ready(&plain, changes_id));
+        for policy_id in [0, 0, 1] {
+            worker_cache.insert(1, b"a", ready(&plain, policy_id));
         }
         assert_eq!(worker_cache.get(1, b"a", 0).len(), 2);
         for variant in 0..10_u8 {

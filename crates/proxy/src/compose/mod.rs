@@ -18,9 +18,8 @@ mod part;
 
 use crate::esi::compose::ComposedPiece;
 use crate::esi::{Composition, EsiLimits, parse};
-use crate::lookup;
 use crate::outcome::ForwardOutcome;
-use crate::pass;
+use crate::pipeline;
 use crate::query::{EsiSource, Query};
 use crate::worker::ProxyWorker;
 use content::{Had, has_all, read_page};
@@ -102,10 +101,7 @@ pub(crate) fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake) -
 /// Serves a page or part at nesting depth `level`.
 fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<Tally>, level: usize) -> Answering {
     Box::pin(async move {
-        let mut response = match intake {
-            Intake::LookUp => lookup::serve(Rc::clone(&worker), Rc::clone(&query)).await?,
-            Intake::Bypass(reason) | Intake::Unsafe(reason) => pass::forward(&worker, &query, reason, None).await?,
-        };
+        let mut response = pipeline::run(Rc::clone(&worker), Rc::clone(&query), intake.into()).await?;
         match query.template.take() {
             None => Ok(response),
             Some(EsiSource::Encoded) => {
@@ -249,7 +245,7 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
     let control: &[u8] = if tally.no_store.get() { b"private, no-cache, no-store" } else { b"private, no-cache" };
     write_line(b"Cache-Control", control, &mut kept);
     let mut changed = Vec::with_capacity(kept.len() + 64);
-    write_changed(&kept, &query.changes, &mut changed);
+    write_changed(&kept, &query.policy.fields, &mut changed);
     if let Some(length) = length {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut changed);
     }

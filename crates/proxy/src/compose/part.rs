@@ -1,9 +1,10 @@
 //! Request for a part: the page's request with another target, without client-specific fields.
 
 use crate::esi::{Base, resolve};
+use crate::exchange::UpstreamRequest;
 use crate::query::{Query, locator};
 use crate::store::ObjectKey;
-use crate::worker::{ProxyWorker, make_ask};
+use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
@@ -11,7 +12,6 @@ use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_net::content::Offers;
 use flatout_net::handler::Request;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Client fields omitted from requests for parts: those that identify the client, since parts are shared; those that
@@ -70,24 +70,12 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         };
         let offers = Offers::new();
         let request = Request { head: &head, offers: &offers, ..*request };
-        make_ask(&page.step, Some(&page.cache), &request, (path, query))
+        UpstreamRequest::new(&page.step, Some(&page.cache), &request, (path, query))
     });
-    let mut part = Query {
-        ask,
-        step: page.step.clone(),
-        cache: page.cache.clone(),
-        key: page.key.clone(),
-        changes: Rc::default(),
-        changes_id: u32::MAX,
-        shows_status: false,
-        names_visitor: false,
-        vary: RefCell::default(),
-        template: RefCell::default(),
-        range_fetch: RefCell::default(),
-    };
+    let mut part = Query::new(ask, &page.step, &page.cache, page.key.clone(), &Rc::default());
     let mut key = Vec::new();
     let intake = part.with(|request| {
-        worker.write_lookup_key(&part.step, &part.cache, request, &mut key);
+        worker.accelerator().write_lookup_key(&part.step, &part.cache, request, &mut key);
         decide_request(request, &part.cache.rules)
     });
     let hash = worker.store()?.hash(&key);

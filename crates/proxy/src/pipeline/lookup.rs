@@ -1,15 +1,23 @@
 //! Lookup of stored responses: in memory, then on disk.
 
-use crate::answer::{ResponseContent, first_ranges, first_ranges_of};
+use super::deliver::stored::{ResponseContent, first_ranges, first_ranges_of};
+use super::fetch::FetchConditions;
+use super::miss::Need;
+use super::{LOOKUPS_MAX, Next, Pipeline, Step};
 use crate::meta::{Meta, StoredResponse};
+use crate::outcome::only_if_cached;
 use crate::parts::{PartSet, Stitching};
 use crate::query::Query;
 use crate::store::{Bucket, Purged, Store};
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
+use flatout_cache::parts::Stretch;
 use flatout_cache::reason::Lookup;
+use flatout_cache::validate::Conditions;
 use flatout_cache::vary::{has_cookie_rules, matches_language, write_variant_key};
+use flatout_http::ranges::ByteRange;
 use flatout_net::clock::Now;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -120,8 +128,62 @@ impl LookupResult {
     }
 }
 
+impl Pipeline {
+    /// Step Lookup: a hit, or what is missing.
+    pub(super) async fn look_up(&mut self) -> Next {
+        self.alone |= self.lookups >= LOOKUPS_MAX;
+        self.lookups = self.lookups.saturating_add(1);
+        let now_s = Now::read().unix_s;
+        let query = &self.query;
+        query.range_fetch.take();
+        let found = find(&self.worker, query).await;
+        let mut completion = None;
+        let (reason, question) = match verdict_of(query, &found, now_s) {
+            Verdict::Serve { reason, .. } if found.object().is_some() => {
+                return ControlFlow::Continue(Step::Hit { found, reason, revalidate: false });
+            }
+            Verdict::ServeStale { reason, revalidate, .. } if found.object().is_some() => {
+                return ControlFlow::Continue(Step::Hit { found, reason, revalidate });
+            }
+            Verdict::Validate { conditions, reason } => (reason, validation(query, &found, conditions)),
+            Verdict::Complete { stretches, conditions, reason } => match found.set().zip(first_missing(&stretches)) {
+                Some((set, part)) => {
+                    completion = Some(conditions.clone());
+                    (reason, FetchConditions::stretch(set, part, conditions))
+                }
+                None => (reason, FetchConditions::NONE),
+            },
+            Verdict::Unsatisfiable { reason } => return ControlFlow::Break(Err(only_if_cached(reason))),
+            Verdict::Forward { reason } | Verdict::Serve { reason, .. } | Verdict::ServeStale { reason, .. } => {
+                (reason, FetchConditions::NONE)
+            }
+        };
+        ControlFlow::Continue(Step::Miss { found, need: Need { reason, question, completion } })
+    }
+}
+
+/// The first range that is not stored.
+fn first_missing(stretches: &[Stretch]) -> Option<ByteRange> {
+    stretches.iter().find_map(|stretch| match stretch {
+        Stretch::Missing(part) => Some(*part),
+        Stretch::Held { .. } => None,
+    })
+}
+
+/// Validation of the lookup result. A range request for a large response must not make the origin send another version
+/// in full.
+pub(super) fn validation(query: &Query, found: &LookupResult, conditions: Conditions) -> FetchConditions {
+    let is_large = match found {
+        LookupResult::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
+        LookupResult::Parts(..) => true,
+        LookupResult::Nothing(..) => false,
+    };
+    let is_range = query.with(|request| request.field("range").is_some());
+    FetchConditions::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
+}
+
 /// Looks in memory, then on disk.
-pub(crate) async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> LookupResult {
+async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> LookupResult {
     let Some(store) = worker.store() else { return LookupResult::Nothing(Lookup::MissCold, None) };
     let (hash, key) = (query.key.hash(), query.key.as_bytes());
     let bucket = store.find(hash, key);

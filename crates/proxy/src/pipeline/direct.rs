@@ -4,29 +4,28 @@
 //! Anything unusual leaves it: a connection closed by the origin, a response that is incomplete or may be stored, a
 //! failure. The progress so far goes along as [`Begun`].
 
+use super::deliver::{pass_on, respond};
+use super::fetch::{Asked, Fetch, FetchConditions, note_storing};
+use super::receive::with_status;
+use super::{Step, fetch_alone, pass, run};
 use crate::exchange::{Answered, Begun, Hold, UpstreamRequest, finish_answer, interim};
-use crate::fetch::{Asked, Fetch, FetchConditions, note_storing};
-use crate::forward::{Passage, Return, Strip, write_request_lines};
+use crate::forward::{Passage, Strip, write_request_lines};
 use crate::group::{Ticket, Tried};
 use crate::limit::Permit;
-use crate::lookup::{answer_alone, fetch_alone};
 use crate::note::Note;
 use crate::outcome::ForwardOutcome;
-use crate::pass;
 use crate::query::Query;
 use crate::step::ProxyStep;
-use crate::worker::{ProxyWorker, with_status};
-use flatout_cache::reason::{Lookup, NoStore};
+use crate::worker::ProxyWorker;
+use flatout_cache::reason::Lookup;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
-use flatout_config::model::FieldOp;
 use flatout_http::request::Method;
 use flatout_net::clock::{Now, precise_ns};
 use flatout_net::origin::{
     ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
 };
-use flatout_net::response::{Body, Head, Response, write_status_line};
-use flatout_net::routed::{PendingResponse, Refusal, RoutedRequest};
-use flatout_reason::Outcome;
+use flatout_net::response::Response;
+use flatout_net::routed::{HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -37,7 +36,7 @@ use std::task::{Context, Poll, ready};
 const CONTENT_BYTES_MAX: usize = 16 * 1024;
 
 /// Purpose of a request.
-pub(crate) enum Aim {
+pub(super) enum Aim {
     /// Pass the response on, without a cache.
     Plain(Box<Plain>),
     /// A cache miss for which no other request waits.
@@ -45,10 +44,10 @@ pub(crate) enum Aim {
 }
 
 /// A request passed on without a cache.
-pub(crate) struct Plain {
-    pub(crate) step: Arc<ProxyStep>,
-    pub(crate) ask: UpstreamRequest,
-    pub(crate) changes: Rc<[FieldOp]>,
+pub(super) struct Plain {
+    pub(super) step: Arc<ProxyStep>,
+    pub(super) ask: UpstreamRequest,
+    pub(super) policy: Rc<HeaderPolicy>,
 }
 
 impl Aim {
@@ -68,7 +67,7 @@ impl Aim {
 }
 
 /// A request that has been sent.
-pub(crate) struct Sent {
+pub(super) struct Sent {
     exchange: KeptExchange,
     ticket: Ticket,
     permit: Permit,
@@ -83,7 +82,7 @@ pub(crate) struct Sent {
 /// Sends a request if a permit and a pooled connection are available without waiting. Otherwise anything acquired
 /// stays with `ask`. A pipelined request behind unfinished responses acquires nothing yet: a client that does not read
 /// them would hold it.
-pub(crate) fn send(
+pub(super) fn send(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
     ask: &UpstreamRequest,
@@ -133,7 +132,7 @@ pub(crate) fn send(
 }
 
 /// A request on the fast path, which may fall back to the general one.
-pub(crate) struct DirectRequest {
+pub(super) struct DirectRequest {
     worker: Rc<ProxyWorker>,
     /// `None` after the fallback.
     under_way: Option<(Aim, Sent)>,
@@ -142,7 +141,7 @@ pub(crate) struct DirectRequest {
 }
 
 impl DirectRequest {
-    pub(crate) fn new(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent) -> Self {
+    pub(super) fn new(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent) -> Self {
         let shows_status = matches!(&aim, Aim::Alone { query, .. } if query.shows_status);
         Self { worker: Rc::clone(worker), under_way: Some((aim, sent)), slow: None, shows_status }
     }
@@ -205,7 +204,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
     match aim {
         Aim::Plain(plain) => {
             let outcome = ForwardOutcome::Forwarded.into();
-            Some(pass_on(worker, &plain.step, &plain.changes, answer, None, outcome))
+            Some(pass_on(worker, &plain.step, &plain.policy.fields, answer, None, outcome))
         }
         Aim::Alone { query, reason } => {
             let head = answer.head;
@@ -222,45 +221,12 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
                 return None;
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
-            let note = query.shows_status.then(|| note(*reason, why));
-            let mut response = pass_on(worker, &query.step, &query.changes, answer, note, (*reason).into());
+            let note = query.shows_status.then(|| Note { why: Some(why), ..Note::forwarded(*reason) });
+            let mut response = pass_on(worker, &query.step, &query.policy.fields, answer, note, (*reason).into());
             response.cache = Some(why.name());
             Some(response)
         }
     }
-}
-
-const fn note(reason: Lookup, why: NoStore) -> Note {
-    Note { reason, fwd: reason.fwd(), fwd_status: None, stored: false, collapsed: false, why: Some(why) }
-}
-
-/// Builds the client's response in one buffer.
-fn pass_on(
-    worker: &ProxyWorker,
-    step: &ProxyStep,
-    changes: &[FieldOp],
-    answer: &WholeAnswer<'_>,
-    note: Option<Note>,
-    outcome: Outcome,
-) -> Response {
-    let head = answer.head;
-    let keep_length = head.content_length.is_some() && head.status != 204;
-    let back = Return { version: head.version, keep_length, keep_upgrade: head.status == 426, date: None };
-    let mut head_bytes = 0;
-    let bytes = worker.write_answer(|room| {
-        write_status_line(head.status, room);
-        pass::write_lines(step, changes, head.fields, &back, room);
-        if let Some(note) = note {
-            note.write_lines(None, None, true, room);
-        }
-        head_bytes = room.len();
-        room.extend_from_slice(answer.content);
-    });
-    let body = match answer.content.len() {
-        0 => Body::Empty,
-        _ => Body::Bytes(bytes.slice(head_bytes..bytes.len())),
-    };
-    Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome)
 }
 
 /// Continues with a response on the general path.
@@ -271,14 +237,14 @@ fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) ->
     let answered = Answered { incoming, hold, again: false };
     match aim {
         Aim::Plain(plain) => {
-            let Plain { step, ask, changes } = *plain;
+            let Plain { step, ask, policy } = *plain;
             let outcome = ForwardOutcome::Forwarded.into();
-            pass::respond(&step, &ask, &changes, answered, None, outcome).map(|(response, _)| response)
+            respond(&step, &ask, &policy.fields, answered, None, outcome).map(|(response, _)| response)
         }
         Aim::Alone { query, reason } => {
-            let fetch = Fetch { query, kept: None, question: FetchConditions::default(), interims: None };
+            let fetch = Fetch { query, kept: None, question: FetchConditions::NONE, interims: None };
             let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
-            answer_alone(worker, fetch, asked, invalidations, reason, false)
+            fetch_alone::respond(worker, fetch, asked, invalidations, reason)
         }
     }
 }
@@ -301,9 +267,7 @@ fn give_up(
 fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> PendingResponse {
     let worker = Rc::clone(worker);
     match aim {
-        Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.changes)),
-        Aim::Alone { query, reason } => {
-            Box::pin(async move { fetch_alone(&worker, &query, FetchConditions::default(), None, reason).await })
-        }
+        Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.policy)),
+        Aim::Alone { query, reason } => Box::pin(run(worker, query, Step::fetch_alone(reason))),
     }
 }

@@ -1,7 +1,7 @@
 //! Storing fetched content, alone or joined with parts of the same representation.
 
+use super::pumping::Pumping;
 use super::{Fetch, forget_sharing};
-use crate::fetch::pumping::Pumping;
 use crate::growing::Growing;
 use crate::meta::{Meta, StoredResponse};
 use crate::store::{ObjectKey, Purged, Store, StoredBody};

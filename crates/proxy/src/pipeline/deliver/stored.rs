@@ -19,6 +19,7 @@ use flatout_http::status::has_content;
 use flatout_net::file::OpenFile;
 use flatout_net::huge::Joiner;
 use flatout_net::response::{Body, FileBody, Head, Response, Segment};
+use flatout_net::routed::HeaderPolicy;
 use flatout_net::shared::SharedBytes;
 use flatout_net::stream::{ContentEvent, ContentSource, Stream};
 use std::cell::RefCell;
@@ -64,7 +65,7 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
 /// Partial response from a fetch, for the client that requested it.
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
-    write_changed(&head.lines, &query.changes, &mut lines);
+    write_changed(&head.lines, &query.policy.fields, &mut lines);
     let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, note.reason);
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
@@ -75,7 +76,7 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
 #[derive(Debug)]
 pub(crate) struct PrebuiltResponse {
     pub(crate) object: Arc<StoredResponse>,
-    pub(crate) changes_id: u32,
+    pub(crate) policy_id: u32,
     head: Head,
     body: Body,
     /// The lines of Age and Cache-Status, and the second for which they are valid.
@@ -94,16 +95,16 @@ fn join_pages(object: &StoredResponse) {
 
 impl PrebuiltResponse {
     /// Builds the head and the body of a whole response.
-    pub(crate) fn new(object: &Arc<StoredResponse>, via: Option<&str>, changes: &[FieldOp], changes_id: u32) -> Self {
+    pub(crate) fn new(object: &Arc<StoredResponse>, via: Option<&str>, policy: &HeaderPolicy) -> Self {
         let stored = &object.meta().stored;
-        let mut lines = lines_of(stored, via, changes);
+        let mut lines = lines_of(stored, via, &policy.fields);
         if has_content(stored.status) {
             write_line(b"Content-Length", object.body().len().to_string().as_bytes(), &mut lines);
         }
         join_pages(object);
         Self {
             object: Arc::clone(object),
-            changes_id,
+            policy_id: policy.id,
             head: Head::from_lines(stored.status, &lines),
             body: body_of(object.body(), 0, object.body().len()),
             note: RefCell::new((i64::MIN, Rc::from(&b""[..]))),
@@ -342,8 +343,8 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
     let all = match &content {
         // Fields that must not be stored still reach the client whose request was forwarded (RFC 9111 §5.2.2.4,
         // §5.2.2.7).
-        ResponseContent::Coming(head, _) if !note.collapsed => own_lines(head, &query.changes),
-        _ => lines_of(stored, via, &query.changes),
+        ResponseContent::Coming(head, _) if !note.collapsed => own_lines(head, &query.policy.fields),
+        _ => lines_of(stored, via, &query.policy.fields),
     };
     let offset = match stored.extent {
         Extent::Whole => 0,
@@ -355,7 +356,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());
             write_not_modified_lines(stored, &mut unchanged);
-            write_changed(&unchanged, &query.changes, &mut lines);
+            write_changed(&unchanged, &query.policy.fields, &mut lines);
             write_via(via, &mut lines);
             Response::new(304, Head::from_lines(304, &lines), Body::Empty, note.reason)
         }
@@ -423,7 +424,7 @@ pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note,
     let status = stored.status;
     let is_template = query.is_template(stored);
     // The fields of a template are modified after composition.
-    let changes = if is_template { &[][..] } else { &query.changes };
+    let changes = if is_template { &[][..] } else { &query.policy.fields };
     let mut lines = match &content {
         ResponseContent::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
         _ => lines_of(stored, query.step.settings.via.as_deref(), changes),

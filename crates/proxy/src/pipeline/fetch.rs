@@ -7,7 +7,7 @@ mod keeping;
 mod pumping;
 
 use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
-use crate::fill::{FetchState, FillHead, FillWriter, Use};
+use crate::fill::{FetchState, FillHead, FillWriter, Interest, Use};
 use crate::forward::{Return, Strip, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
 use crate::meta::{Meta, StoredResponse};
@@ -38,6 +38,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::sync::oneshot;
+use tokio::task::spawn_local;
 
 /// Result of a fetch for the client that started it.
 pub(crate) enum FetchResult {
@@ -48,7 +49,7 @@ pub(crate) enum FetchResult {
 }
 
 /// Conditions and Range added to an upstream request.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct FetchConditions {
     /// Lines to add: conditions that validate the stored response.
     conditions: Option<Conditions>,
@@ -62,6 +63,9 @@ pub(crate) struct FetchConditions {
 }
 
 impl FetchConditions {
+    /// The client's request without additions.
+    pub(crate) const NONE: Self = Self { conditions: None, set: None, stretch: None, keeps_range: false };
+
     /// Validation of a stored response.
     pub(crate) fn validation(conditions: Conditions, set: Option<Rc<PartSet>>, keeps_range: bool) -> Self {
         Self { conditions: Some(conditions), set, stretch: None, keeps_range }
@@ -140,7 +144,7 @@ impl Fetch {
     /// Sends the request, and repeats it without conditions if the 304 applies to another response.
     pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut question = &self.question;
-        let plain = FetchConditions::default();
+        let plain = FetchConditions::NONE;
         loop {
             // Read this before sending: a purge in the meantime must apply to the response.
             let generation = worker.store().map_or(0, |store| store.generation());
@@ -393,6 +397,29 @@ impl Fetch {
             stored.groups.iter().map(tag).collect()
         });
         Meta { stored, group_tags, trailers: Box::default() }
+    }
+
+    /// Streams the response to the client that fetched it, and stores it. `invalidations`: number of invalidations
+    /// before the request.
+    pub(super) fn stream(
+        self,
+        worker: &Rc<ProxyWorker>,
+        answered: Answered,
+        stored: Stored,
+        generation: u64,
+        invalidations: u64,
+    ) -> (Arc<FillHead>, Interest) {
+        let fills = &worker.accelerator().fills;
+        let prefix = self.query.fetch_prefix();
+        let writer = fills.begin_alone(&prefix);
+        if fills.is_invalidated_since(invalidations, &prefix) {
+            writer.invalidate();
+        }
+        let interest = writer.join();
+        let head = Arc::new(self.fill_head(worker, &answered.incoming, &stored, generation));
+        let worker = Rc::clone(worker);
+        spawn_local(async move { self.pump(&worker, writer, answered, stored, generation, false).await });
+        (head, interest)
     }
 
     /// Passes the content from the origin to all readers, and stores it once complete. `wanted`: continue without

@@ -1,0 +1,111 @@
+//! Fetches for one client.
+
+use super::Pipeline;
+use super::deliver::{
+    self,
+    stored::{ResponseContent, answer_from},
+};
+use super::fetch::{Asked, Fetch, FetchConditions};
+use crate::exchange::Answered;
+use crate::fill::FetchState;
+use crate::meta::{Meta, StoredResponse};
+use crate::note::Note;
+use crate::outcome::not_held;
+use crate::query::{Query, audience_hash};
+use crate::store::Store;
+use crate::worker::ProxyWorker;
+use flatout_cache::decision::{Verdict, decide_miss};
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::request::CacheRequest;
+use flatout_cache::rules::Rules;
+use flatout_net::clock::Now;
+use flatout_net::response::Response;
+use flatout_net::routed::Refusal;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Reason to forward a miss for this client alone: a key marked as uncacheable, or a request with credentials. `None`:
+/// the general path decides.
+pub(super) fn asks_alone(
+    store: &Store<Meta>,
+    request: &CacheRequest<'_>,
+    names_visitor: bool,
+    (hash, key): (u64, &[u8]),
+    rules: &Rules,
+    now: Now,
+) -> Option<Lookup> {
+    let has_credentials = request.field("authorization").is_some();
+    let is_marked = store.marker(audience_hash(hash, names_visitor), now.monotonic_ms).is_some();
+    if !(is_marked || has_credentials) || request.method != "GET" {
+        return None;
+    }
+    if store.find(hash, key).is_some() || store.may_be_on_disk(key) {
+        return None;
+    }
+    match decide_miss(request, Lookup::MissCold, rules) {
+        Verdict::Forward { reason: Lookup::RequestPrecondition } => None,
+        Verdict::Forward { .. } if is_marked && !has_credentials => Some(Lookup::HitForMiss),
+        Verdict::Forward { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+impl Pipeline {
+    /// Step FetchAlone. Most responses to such requests are not shareable, so they need no task and no fill.
+    pub(super) async fn fetch_alone(
+        &self,
+        reason: Lookup,
+        question: FetchConditions,
+        kept: Option<Arc<StoredResponse>>,
+    ) -> Result<Response, Refusal> {
+        let invalidations = self.worker.accelerator().fills.invalidations();
+        let interims = Some(self.query.ask.request.offers().interims());
+        let fetch = Fetch { query: Rc::clone(&self.query), kept, question, interims };
+        let asked = fetch.ask(&self.worker).await;
+        respond(&self.worker, fetch, asked, invalidations, reason)
+    }
+}
+
+/// Builds the response to a fetch for one client. `invalidations`: number of invalidations before it.
+pub(super) fn respond(
+    worker: &Rc<ProxyWorker>,
+    fetch: Fetch,
+    asked: Asked,
+    invalidations: u64,
+    reason: Lookup,
+) -> Result<Response, Refusal> {
+    let note = Note::forwarded(reason);
+    let query = &Rc::clone(&fetch.query);
+    match asked {
+        Asked::Unshared(answered, why) => respond_unstored(query, *answered, why, note, fetch.kept.is_some()),
+        Asked::Settled(FetchState::Failed(refused)) => Err(refused),
+        Asked::Settled(FetchState::Use(object, how)) => {
+            answer_from(query, ResponseContent::Kept(object), &note.of_use(how), Now::read().unix_s)
+                .ok_or_else(not_held)
+        }
+        Asked::Settled(_) => Err(not_held()),
+        Asked::Shared(answered, stored, generation) => {
+            let (head, interest) = fetch.stream(worker, *answered, *stored, generation, invalidations);
+            let note = note.of_fill(&head);
+            let mut response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s)
+                .ok_or_else(not_held)?;
+            response.cache = Some(note.stored_as());
+            Ok(response)
+        }
+    }
+}
+
+/// Builds the response for the requesting client from the origin's, which is not stored because of `why`.
+pub(super) fn respond_unstored(
+    query: &Query,
+    answered: Answered,
+    why: NoStore,
+    note: Note,
+    had_kept: bool,
+) -> Result<Response, Refusal> {
+    let is_error = had_kept && answered.incoming.status >= 500;
+    let reason = if is_error { Lookup::ErrorPassed } else { note.reason };
+    let mut response = deliver::respond_to(query, answered, &Note { reason, why: Some(why), ..note })?;
+    response.cache = Some(why.name());
+    Ok(response)
+}

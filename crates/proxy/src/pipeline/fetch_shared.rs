@@ -1,0 +1,162 @@
+//! Fetches that other clients may join.
+
+use super::fetch::{Fetch, FetchResult, write_range};
+use super::lookup::LookupResult;
+use super::miss::Need;
+use super::{Next, Pipeline, Step};
+use crate::fill::{FetchJoin, Interest};
+use crate::hints::links_in;
+use crate::meta::StoredResponse;
+use crate::note::Note;
+use crate::parts::PartSet;
+use crate::query::Query;
+use crate::worker::ProxyWorker;
+use flatout_cache::validate::Conditions;
+use flatout_cache::vary::{apply_cookie_rules, write_variant_key};
+use flatout_http::framing::Version;
+use flatout_http::lines::write_line;
+use flatout_http::ranges::ByteRange;
+use flatout_http::token::trim;
+use flatout_net::clock::Now;
+use flatout_net::content::InterimResponse;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+/// A shared fetch that a request started or joined.
+pub(crate) struct SharedFetch {
+    pub(super) found: LookupResult,
+    pub(super) key: Vec<u8>,
+    /// The missing range that it fetches, if it completes parts, and the conditions of its request.
+    pub(super) stretch: Option<(ByteRange, Conditions)>,
+    pub(super) interest: Interest,
+    pub(super) note: Note,
+    /// The result for the client that started it; `None`: another client did.
+    pub(super) own: Option<oneshot::Receiver<FetchResult>>,
+    /// True if a stored response may be used if the origin fails.
+    pub(super) had_kept: bool,
+}
+
+impl Pipeline {
+    /// Step FetchShared: joins the fetch that others wait for, or starts it.
+    pub(super) fn fetch_shared(&self, found: LookupResult, need: Need, kept: Option<Arc<StoredResponse>>) -> Next {
+        let (worker, query) = (&self.worker, &self.query);
+        let Need { reason, question, completion } = need;
+        if let Some(stale) = &kept {
+            send_early_hints(query, stale);
+        }
+        let is_large = found.set().is_some_and(|set| set.total() > query.cache.range_fetch_bytes_max);
+        if question.is_none() && !is_large {
+            begin_range_fetch(worker, query, Now::read());
+        }
+        let stretch = question.missing().zip(completion);
+        let key = match (found.set(), &stretch) {
+            (Some(set), Some((missing, conditions))) => stretch_key(query, set, *missing, conditions),
+            _ => fill_key(query, &found),
+        };
+        let note = Note::forwarded(reason);
+        let had_kept = kept.is_some();
+        ControlFlow::Continue(Step::Wait(match worker.accelerator().fills.begin(&key) {
+            FetchJoin::Theirs(interest) => {
+                query.range_fetch.take();
+                let note = Note { collapsed: true, ..note };
+                SharedFetch { found, key, stretch, interest, note, own: None, had_kept }
+            }
+            FetchJoin::Yours(writer) => {
+                let interest = writer.join();
+                let (direct, own) = oneshot::channel();
+                let interims = Some(query.ask.request.offers().interims());
+                let fetch = Fetch { query: Rc::clone(query), kept, question, interims };
+                spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
+                SharedFetch { found, key, stretch, interest, note, own: Some(own), had_kept }
+            }
+        }))
+    }
+}
+
+/// Returns whether a request is for a suffix. It arrives last in a fetch of the whole response, and its offset is
+/// still unknown.
+fn is_suffix(range: &[u8]) -> bool {
+    range.split(|&byte| byte == b'=').nth(1).is_some_and(|ranges| trim(ranges).starts_with(b"-"))
+}
+
+/// Fetches the whole response for a range request, to store it for later ones, unless too many such fetches are in
+/// progress or the response is known to be too large.
+fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
+    let is_range =
+        query.with(|request| request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range)));
+    if !is_range || query.cache.esi || query.cache.range_fetch_bytes_max == 0 {
+        return;
+    }
+    let Some(store) = worker.store() else { return };
+    if store.forwards_ranges(query.key.hash(), now.monotonic_ms) {
+        return;
+    }
+    let client = query.ask.request.with(|request| request.client.map(|client| client.ip()));
+    query.range_fetch.replace(worker.accelerator().range_fetches.begin(client, now.monotonic_ms));
+}
+
+/// Key of a fetch: the cache key, whether the request identifies its visitor, the known variant, and Range.
+pub(super) fn fill_key(query: &Query, found: &LookupResult) -> Vec<u8> {
+    let names = match found {
+        LookupResult::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
+        found => found.object().map(|object| object.meta().stored.vary.clone()),
+    };
+    let names = names.unwrap_or_else(|| apply_cookie_rules("".into(), &query.cache.rules.cookies));
+    let mut key = begin_fill_key(query, &names);
+    query.with(|request| {
+        // ESI always fetches the whole response.
+        let takes_whole = query.cache.esi || query.fetches_whole();
+        let ranges: &[&str] = if takes_whole { &[] } else { &["range", "if-range"] };
+        for name in ranges {
+            if let Some(value) = request.field(name) {
+                key.push(0);
+                key.extend_from_slice(value);
+            }
+        }
+    });
+    key
+}
+
+/// Key of a fetch of the range `missing`.
+pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: ByteRange, conditions: &Conditions) -> Vec<u8> {
+    let mut key = begin_fill_key(query, &set.whole().vary);
+    // No client's Range and If-Range have this form.
+    for line in [b"stretch", write_range(missing).as_bytes(), &conditions.0] {
+        key.push(0);
+        key.extend_from_slice(line);
+    }
+    key
+}
+
+fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
+    let mut key = query.fetch_prefix();
+    // Anonymous requests do not wait for one that identifies its visitor, whose response is less often shareable.
+    key.push(u8::from(query.names_visitor));
+    query.with(|request| write_variant_key(names, request, &mut key));
+    key
+}
+
+/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated
+/// or replaced. There is no other source of links: a response that is not stored, or not for this request, may be
+/// private.
+fn send_early_hints(query: &Query, stale: &StoredResponse) {
+    let stored = &stale.meta().stored;
+    // A response that always requires validation is not shared before the origin has validated it.
+    if !query.cache.early_hints || !(200..300).contains(&stored.status) || !stored.is_reusable() {
+        return;
+    }
+    // Old HTTP/1.1 clients mistake a 103 for the response; browsers use HTTP/2.
+    if query.ask.request.with(|request| request.head.version != Version::Http2) {
+        return;
+    }
+    let mut lines = Vec::new();
+    for link in links_in(&stored.lines) {
+        write_line(b"Link", link.as_bytes(), &mut lines);
+    }
+    if !lines.is_empty() {
+        query.ask.request.offers().interims().send(InterimResponse { status: 103, lines: lines.into() });
+    }
+}

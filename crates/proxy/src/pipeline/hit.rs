@@ -1,0 +1,82 @@
+//! Responses from the store.
+
+use super::deliver::stored::{PrebuiltResponse, ResponseContent, answer_from, first_ranges_of};
+use super::fetch::{Fetch, FetchConditions};
+use super::fetch_shared::fill_key;
+use super::lookup::{LookupResult, select, validation, verdict_of};
+use super::miss::Need;
+use super::{Next, Pipeline, Step};
+use crate::fill::FetchJoin;
+use crate::meta::StoredResponse;
+use crate::note::Note;
+use crate::query::Query;
+use crate::worker::ProxyWorker;
+use flatout_cache::decision::Verdict;
+use flatout_cache::reason::Lookup;
+use flatout_cache::stored::{Extent, Flags};
+use flatout_cache::validate::make_conditions;
+use flatout_net::clock::Now;
+use flatout_net::response::Response;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::task::spawn_local;
+
+impl Pipeline {
+    /// Step Hit: the response from `found`, unless a part of it has gone.
+    pub(super) fn hit(&mut self, found: LookupResult, reason: Lookup, revalidate: bool) -> Next {
+        if revalidate {
+            revalidate_behind(&self.worker, &self.query, &found);
+        }
+        let note = self.validated.take().unwrap_or_else(|| Note::hit(reason));
+        let now_s = Now::read().unix_s;
+        match found.content().and_then(|content| answer_from(&self.query, content, &note, now_s)) {
+            Some(response) => ControlFlow::Break(Ok(response)),
+            None => ControlFlow::Continue(Step::Miss { found, need: Need::new(Lookup::MissPart) }),
+        }
+    }
+}
+
+/// Response to `query` from memory; `None` if waiting is required.
+pub(super) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) -> Option<Response> {
+    let store = worker.store()?;
+    let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
+    let found = select(worker, query, Some(&bucket));
+    let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
+    if let LookupResult::Parts(set, _) = &found {
+        let ranges = first_ranges_of(query, set, now.unix_s);
+        let is_ready = ranges.iter().all(|(body, _)| body.is_verified());
+        return is_ready.then(|| answer_from(query, found.content()?, &Note::hit(reason), now.unix_s)).flatten();
+    }
+    let LookupResult::Object(object, _) = found else { return None };
+    if query.cache.esi && object.meta().stored.flags.any(Flags::ESI) {
+        return None;
+    }
+    if !object.body().is_verified() {
+        return None;
+    }
+    if reason == Lookup::HitFresh && object.meta().stored.extent == Extent::Whole {
+        make_ready(worker, query, &object);
+    }
+    answer_from(query, ResponseContent::Kept(object), &Note::hit(reason), now.unix_s)
+}
+
+/// Prebuilds the head of `object` for later requests, if its response needs no more than a head and content.
+fn make_ready(worker: &ProxyWorker, query: &Query, object: &Arc<StoredResponse>) {
+    if object.meta().trailers.is_empty() {
+        let via = query.step.settings.via.as_deref();
+        let ready = Rc::new(PrebuiltResponse::new(object, via, &query.policy));
+        worker.worker_cache.borrow_mut().insert(query.key.hash(), query.key.as_bytes(), ready);
+    }
+}
+
+/// Revalidates in the background while the stale response is served, unless a fetch is in progress.
+fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult) {
+    let Some(object) = found.object() else { return };
+    let FetchJoin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
+    let question = make_conditions(&object.meta().stored)
+        .map(|conditions| validation(query, found, conditions))
+        .unwrap_or(FetchConditions::NONE);
+    let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), question, interims: None };
+    spawn_local(fetch.run(Rc::clone(worker), writer, None));
+}

@@ -1,0 +1,157 @@
+//! Requests forwarded without the cache.
+
+use super::Pipeline;
+use super::deliver::{
+    self,
+    stored::{ResponseContent, whole_answer},
+};
+use super::fetch::{Fetch, FetchConditions, with_response};
+use super::purge::invalidate;
+use crate::exchange::{Answered, Manner, UpstreamRequest, ask_origin};
+use crate::forward::Strip;
+use crate::meta::StoredResponse;
+use crate::note::Note;
+use crate::outcome::{ForwardOutcome, not_held};
+use crate::query::Query;
+use crate::step::ProxyStep;
+use crate::worker::ProxyWorker;
+use flatout_cache::reason::{Lookup, NoStore};
+use flatout_cache::storable::{Storing, decide_response};
+use flatout_cache::stored::Stored;
+use flatout_cache::validate::{HeadEffect, decide_head};
+use flatout_net::clock::Now;
+use flatout_net::origin::{Incoming, OutgoingContent};
+use flatout_net::response::Response;
+use flatout_net::routed::{HeaderPolicy, Refusal};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Forwards a request that bypasses the cache, or whose route has none.
+pub(super) async fn plain(
+    worker: Rc<ProxyWorker>,
+    step: Arc<ProxyStep>,
+    ask: UpstreamRequest,
+    policy: Rc<HeaderPolicy>,
+) -> Result<Response, Refusal> {
+    let answered = ask_as_is(&worker, &step, &ask, Manner::default()).await?;
+    let outcome = if answered.again { ForwardOutcome::ForwardedAgain } else { ForwardOutcome::Forwarded };
+    deliver::respond(&step, &ask, &policy.fields, answered, None, outcome.into()).map(|(response, _)| response)
+}
+
+impl Pipeline {
+    /// Step Pass: forwards a request that the cache does not serve; applies invalidations by its response.
+    pub(super) async fn pass(&self, reason: Lookup, kept: Option<Arc<StoredResponse>>) -> Result<Response, Refusal> {
+        let (worker, query) = (&self.worker, &self.query);
+        let request_time_s = Now::read().unix_s;
+        // The same as for fetches: an origin must not see two kinds of requests.
+        let mut capability = Vec::new();
+        query.cache.write_capability(&mut capability);
+        let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
+        let manner = Manner { strip, extra: &capability, method: None };
+        let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
+        let times = (request_time_s, Now::read().unix_s);
+        let method = query.ask.request.method();
+        let mut why = reason_of(reason, method);
+        if reason == Lookup::UnsafeMethod {
+            let generation = worker.store().map_or(0, |store| store.generation());
+            invalidate(worker, query, &answered.incoming, times).await;
+            // RFC 9110 §9.3.3: a response to POST may state that it equals a response to GET.
+            let storing = with_response(&answered.incoming, times, |response| {
+                query.with(|request| decide_response(request, response, &query.cache.rules))
+            });
+            match storing {
+                Storing::Store(stored) => return keep_beside(worker, query, answered, *stored, generation, reason),
+                Storing::No(not_stored) | Storing::Remember(not_stored, _) => why = not_stored,
+            }
+        } else if let Some(kept) = kept.filter(|_| method == "HEAD") {
+            update_by_head(worker, query, &kept, &answered.incoming, times);
+        }
+        worker.note_not_kept(query, why, answered.incoming.status);
+        // If the request alone is the reason, its name is more specific.
+        let told = (reason == Lookup::UnsafeMethod || why == NoStore::HeadOnly).then_some(why);
+        let note = Note { why: told, ..Note::forwarded(reason) };
+        let mut response = deliver::respond_to(query, answered, &note)?;
+        response.cache = Some(note.detail());
+        Ok(response)
+    }
+}
+
+/// Reason for not storing the response to a request forwarded for `reason`.
+fn reason_of(reason: Lookup, method: &str) -> NoStore {
+    match reason {
+        Lookup::BypassOff => NoStore::Off,
+        Lookup::BypassNoStore => NoStore::RequestNoStore,
+        Lookup::BypassContent => NoStore::RequestContent,
+        Lookup::BypassMethod | Lookup::UnsafeMethod => NoStore::MethodNotCacheable,
+        Lookup::BypassCookie | Lookup::BypassMethodOverride | Lookup::BypassUpgrade | Lookup::RequestPrecondition => {
+            NoStore::Bypassed
+        }
+        _ if method == "HEAD" => NoStore::HeadOnly,
+        _ => NoStore::Bypassed,
+    }
+}
+
+/// Stores a response while it is forwarded.
+fn keep_beside(
+    worker: &Rc<ProxyWorker>,
+    query: &Rc<Query>,
+    answered: Answered,
+    stored: Stored,
+    generation: u64,
+    reason: Lookup,
+) -> Result<Response, Refusal> {
+    let fetch = Fetch { query: Rc::clone(query), kept: None, question: FetchConditions::NONE, interims: None };
+    // The request itself has invalidated the key: that does not apply to its own response.
+    let invalidations = worker.accelerator().fills.invalidations();
+    let (head, interest) = fetch.stream(worker, answered, stored, generation, invalidations);
+    let note = Note::forwarded(reason).of_fill(&head);
+    let content = ResponseContent::Coming(head, interest);
+    let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(not_held)?;
+    response.cache = Some(note.stored_as());
+    Ok(response)
+}
+
+/// Sends the client's request with its content.
+async fn ask_as_is(
+    worker: &Rc<ProxyWorker>,
+    step: &Arc<ProxyStep>,
+    ask: &UpstreamRequest,
+    manner: Manner<'_>,
+) -> Result<Answered, Refusal> {
+    let offers = ask.request.offers();
+    let content = match offers.take_content() {
+        Some(content) => OutgoingContent::Content(content),
+        // RFC 9110 §8.6: a method that defines a meaning for content sends Content-Length: 0.
+        None if matches!(ask.request.method(), "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
+        None => OutgoingContent::None,
+    };
+    let interims = offers.interims();
+    ask_origin(worker, step, ask, content, manner, Some(&interims)).await
+}
+
+/// Applies the response to a HEAD to the stored response to GET (RFC 9111 §4.3.5).
+fn update_by_head(
+    worker: &ProxyWorker,
+    query: &Query,
+    kept: &Arc<StoredResponse>,
+    incoming: &Incoming,
+    times: (i64, i64),
+) {
+    let Some(store) = worker.store() else { return };
+    let effect = with_response(incoming, times, |response| {
+        query.with(|request| decide_head(request, &kept.meta().stored, kept.body().len(), response, &query.cache.rules))
+    });
+    match effect {
+        HeadEffect::Nothing => {}
+        HeadEffect::Drop => {
+            store.remove_object(kept);
+        }
+        HeadEffect::Update(stored) => {
+            let meta = kept.meta().freshened(*stored);
+            let (body, generation) = (kept.body().clone(), kept.generation());
+            let lines = Arc::clone(kept.lines());
+            let object = StoredResponse::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);
+            let _ = store.insert(object, query.cache.rules.variants_max as usize);
+        }
+    }
+}

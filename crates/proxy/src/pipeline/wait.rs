@@ -1,0 +1,166 @@
+//! Waiting for a shared fetch, and the use of its result.
+
+use super::deliver::stored::{ResponseContent, answer_from};
+use super::fetch::FetchResult;
+use super::fetch_alone::respond_unstored;
+use super::fetch_shared::SharedFetch;
+use super::lookup::LookupResult;
+use super::{LOOKUPS_MAX, Next, Pipeline, Step};
+use crate::fill::{FetchState, FillHead, Interest, Use};
+use crate::note::Note;
+use crate::parts::{PartSet, Stitching, Supply};
+use crate::query::Query;
+use crate::store::Purged;
+use crate::worker::ProxyWorker;
+use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure, may_share};
+use flatout_cache::stored::Extent;
+use flatout_cache::vary::matches_variant;
+use flatout_net::clock::Now;
+use flatout_net::response::Response;
+use flatout_net::routed::Refusal;
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+impl Pipeline {
+    /// Step Wait: the response from a shared fetch, or another lookup if it is not for this request.
+    pub(super) async fn wait(&mut self, fetch: SharedFetch) -> Next {
+        let SharedFetch { found, key, stretch, interest, note, own, had_kept } = fetch;
+        // If the task is gone, the fill reports it.
+        if let Some(own) = own
+            && let Ok(FetchResult::Own(answered, why)) = own.await
+        {
+            return ControlFlow::Break(respond_unstored(&self.query, *answered, why, note, had_kept));
+        }
+        let standing = poll_fn(|context| interest.poll_standing(context)).await;
+        if note.collapsed && is_purged(&self.worker, &self.query, &standing) {
+            // Its upstream request preceded the purge, and this request may have followed it.
+            self.worker.accelerator().fills.close(&key, &interest);
+            return ControlFlow::Continue(Step::Lookup);
+        }
+        let result = match (standing, found.set(), stretch) {
+            (FetchState::Streaming(head), Some(set), Some((missing, conditions)))
+                if set.supplies(&head.meta.stored, missing) =>
+            {
+                let (worker, query) = (Rc::clone(&self.worker), Rc::clone(&self.query));
+                let supply = Supply { worker, query, conditions, first: (missing, head, interest) };
+                let response = respond_with_parts(set, supply, note);
+                if response.is_none() {
+                    self.ask_for_whole();
+                }
+                response.map(Ok)
+            }
+            (standing, ..) => self.use_fetched(&found, standing, note, interest),
+        };
+        result.map_or(ControlFlow::Continue(Step::Lookup), ControlFlow::Break)
+    }
+
+    /// The response from the result of a fetch; `None`: another lookup is required.
+    fn use_fetched(
+        &mut self,
+        found: &LookupResult,
+        standing: FetchState,
+        note: Note,
+        interest: Interest,
+    ) -> Option<Result<Response, Refusal>> {
+        let query = &self.query;
+        // RFC 9111 §4: a response fetched for another request is usable only if it may be reused without validation.
+        // All requests that may not use it continue concurrently.
+        let is_anothers = note.collapsed && !is_for(query, &standing);
+        match standing {
+            FetchState::Failed(refused) if !is_anothers => return Some(Err(refused)),
+            FetchState::Asking if !is_anothers => {}
+            // This freshens all parts; the next lookup determines what is missing.
+            FetchState::Use(_, Use::Validated)
+                if !is_anothers && found.set().is_some() && self.lookups < LOOKUPS_MAX =>
+            {
+                self.validated = Some(note.of_use(Use::Validated));
+            }
+            FetchState::Use(object, how) if !is_anothers => {
+                let content = found.set().and_then(|_| found.content());
+                let content = content.unwrap_or(ResponseContent::Kept(object));
+                let response = answer_from(query, content, &note.of_use(how), Now::read().unix_s);
+                if let Some(response) = response {
+                    return Some(Ok(response));
+                }
+                self.ask_for_whole();
+            }
+            // The range is too far into a large response to wait for.
+            FetchState::Streaming(head) if !is_anothers && note.collapsed && !is_range_near(query, &head) => {
+                self.ask_for_whole();
+            }
+            FetchState::Streaming(head) if !is_anothers => {
+                if !query.with(|request| matches_variant(request, &head.meta.stored)) {
+                    // Another variant: its Vary names are now known.
+                    query.vary.replace(Some(head.meta.stored.vary.clone()));
+                    return None;
+                }
+                let note = note.of_fill(&head);
+                let response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s);
+                if let Some(mut response) = response {
+                    response.cache = Some(note.stored_as());
+                    return Some(Ok(response));
+                }
+                self.ask_for_whole();
+            }
+            _ => {
+                self.alone = true;
+                self.released = Some(note.reason);
+            }
+        }
+        None
+    }
+}
+
+/// Response from stored parts and a fetch of missing ones; `None`: that fetch belongs to another request only (RFC
+/// 9111 §4).
+fn respond_with_parts(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Response> {
+    if note.collapsed && !supply.first.1.meta.stored.is_reusable() {
+        return None;
+    }
+    let query = Rc::clone(&supply.query);
+    let content = ResponseContent::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
+    let mut response = answer_from(&query, content, &Note { stored: true, ..note }, Now::read().unix_s)?;
+    response.cache = Some("storing");
+    Some(response)
+}
+
+/// Returns whether `query`, which waited for another request's fetch, may use the result.
+fn is_for(query: &Query, standing: &FetchState) -> bool {
+    let (rules, now_s) = (&query.cache.rules, Now::read().unix_s);
+    let shares = |stored| query.with(|request| may_share(request, stored, rules, now_s));
+    match standing {
+        // Another variant is unusable, but reveals the Vary names.
+        FetchState::Streaming(head) => {
+            let stored = &head.meta.stored;
+            shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
+        }
+        FetchState::Use(object, Use::Validated) => shares(&object.meta().stored),
+        FetchState::Use(_, Use::ValidatedOnce) => false,
+        FetchState::Use(object, Use::InsteadOfError) => {
+            let stored = &object.meta().stored;
+            let verdict =
+                query.with(|request| decide_failure(request, stored, OriginFailureKind::Unreachable, rules, now_s));
+            matches!(verdict, Verdict::ServeStale { .. })
+        }
+        FetchState::Asking | FetchState::Released | FetchState::Failed(_) => true,
+    }
+}
+
+/// Returns whether a range is near enough to wait for in a response fetched from its beginning.
+fn is_range_near(query: &Query, head: &FillHead) -> bool {
+    let is_whole = head.meta.stored.extent == Extent::Whole;
+    let is_small = head.length.is_some_and(|length| length <= query.cache.range_fetch_bytes_max);
+    !is_whole || is_small || query.with(|request| request.field("range").is_none())
+}
+
+/// Returns whether a purge matches a response from a shared fetch.
+fn is_purged(worker: &ProxyWorker, query: &Query, standing: &FetchState) -> bool {
+    let Some(store) = worker.store() else { return false };
+    let purged = match standing {
+        FetchState::Streaming(head) => store.check_coming(&query.key, &head.meta, head.generation),
+        FetchState::Use(object, _) => store.check(object),
+        FetchState::Asking | FetchState::Released | FetchState::Failed(_) => Purged::No,
+    };
+    purged != Purged::No
+}
