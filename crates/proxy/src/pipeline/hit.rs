@@ -75,8 +75,7 @@ fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &Lookup
     let Some(object) = found.object() else { return };
     let FetchJoin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
     let question = make_conditions(&object.meta().stored)
-        .map(|conditions| validation(query, found, conditions))
-        .unwrap_or(FetchConditions::NONE);
+        .map_or(FetchConditions::NONE, |conditions| validation(query, found, conditions));
     let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), question, interims: None };
     spawn_local(fetch.run(Rc::clone(worker), writer, None));
 }

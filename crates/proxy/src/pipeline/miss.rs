@@ -53,7 +53,7 @@ struct Miss {
 }
 
 /// Chooses the kind of upstream request.
-fn choose(miss: &Miss) -> Upstream {
+fn choose(miss: Miss) -> Upstream {
     if miss.reason == Lookup::RequestPrecondition || !miss.is_get {
         return Upstream::Pass;
     }
@@ -76,7 +76,7 @@ impl Pipeline {
         let is_known = kept.is_some() || reason == Lookup::MissPurged;
         let rules = &query.cache.rules;
         let now_ms = Now::read().monotonic_ms;
-        let chosen = choose(&Miss {
+        let chosen = choose(Miss {
             reason,
             is_get: query.ask.request.method() == "GET",
             may_wait: !self.alone
@@ -113,28 +113,28 @@ mod tests {
 
     #[test]
     fn requests_that_may_wait_share_one_fetch() {
-        assert_eq!(choose(&COLD), Upstream::Shared);
-        assert_eq!(choose(&Miss { may_wait: false, ..COLD }), Upstream::Alone(Lookup::MissCold));
+        assert_eq!(choose(COLD), Upstream::Shared);
+        assert_eq!(choose(Miss { may_wait: false, ..COLD }), Upstream::Alone(Lookup::MissCold));
     }
 
     #[test]
     fn a_marked_key_is_fetched_by_each_client_and_says_so() {
         let marked = Miss { is_marked: true, ..COLD };
-        assert_eq!(choose(&marked), Upstream::Alone(Lookup::HitForMiss));
+        assert_eq!(choose(marked), Upstream::Alone(Lookup::HitForMiss));
         let stale = Miss { reason: Lookup::StaleExpired, is_bare: false, ..marked };
-        assert_eq!(choose(&stale), Upstream::Alone(Lookup::StaleExpired));
-        assert_eq!(choose(&Miss { may_wait: false, ..marked }), Upstream::Alone(Lookup::MissCold));
+        assert_eq!(choose(stale), Upstream::Alone(Lookup::StaleExpired));
+        assert_eq!(choose(Miss { may_wait: false, ..marked }), Upstream::Alone(Lookup::MissCold));
     }
 
     #[test]
     fn after_a_released_fetch_its_reason_is_reported() {
         let released = Miss { may_wait: false, released: Some(Lookup::MissVary), ..COLD };
-        assert_eq!(choose(&released), Upstream::Alone(Lookup::MissVary));
+        assert_eq!(choose(released), Upstream::Alone(Lookup::MissVary));
     }
 
     #[test]
     fn preconditions_and_other_methods_bypass_the_cache() {
-        assert_eq!(choose(&Miss { is_get: false, ..COLD }), Upstream::Pass);
-        assert_eq!(choose(&Miss { reason: Lookup::RequestPrecondition, ..COLD }), Upstream::Pass);
+        assert_eq!(choose(Miss { is_get: false, ..COLD }), Upstream::Pass);
+        assert_eq!(choose(Miss { reason: Lookup::RequestPrecondition, ..COLD }), Upstream::Pass);
     }
 }
