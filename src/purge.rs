@@ -115,7 +115,7 @@ fn sentence(reply: &PurgeReply) -> String {
     let objects = if reply.objects == 1 { "object" } else { "objects" };
     let what = match (reply.soft, reply.dry_run) {
         (false, false) => "purged",
-        (true, false) => "made stale",
+        (true, false) => "marked as stale",
         (false, true) => "would be purged",
         (true, true) => "would be marked as stale",
     };
@@ -139,11 +139,11 @@ mod tests {
             sentence(&PurgeReply::new(&PurgeRequest { scope: PurgeScope::All, soft, dry_run }, proxies))
         };
         assert_eq!(reply(&[], false, false), "0 objects purged");
-        assert_eq!(reply(&[1], true, false), "1 object made stale: 1 of the proxy a.example");
+        assert_eq!(reply(&[1], true, false), "1 object marked as stale: 1 of the proxy a.example");
         assert_eq!(reply(&[2], false, true), "2 objects would be purged: 2 of the proxy a.example");
         assert_eq!(
             reply(&[2, 1], true, true),
-            "3 objects would be made stale: 2 of the proxy a.example, 1 of the proxy a.example#1"
+            "3 objects would be marked as stale: 2 of the proxy a.example, 1 of the proxy a.example#1"
         );
     }
 }

@@ -168,11 +168,15 @@ impl Server {
         stream
     }
 
-    /// Sends `bytes` on a fresh connection, ends our side, and returns all that comes until the server ends its own.
+    /// Sends `bytes` on a fresh connection and returns all that comes until the server ends it. Unless the head asks
+    /// for that, our side ends after the bytes: while a handler is at work, this would count as leaving.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         let _ = stream.write_all(bytes);
-        let _ = stream.shutdown(Shutdown::Write);
+        let asks_for_close = bytes.ends_with(b"\r\n\r\n") && bytes.windows(7).any(|window| window == b"close\r\n");
+        if !asks_for_close {
+            let _ = stream.shutdown(Shutdown::Write);
+        }
         read_to_end(&mut stream)
     }
 

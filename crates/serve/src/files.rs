@@ -428,15 +428,16 @@ impl Files {
         if let Some(version) = known {
             return self.answer_with(&version, &key, routed, FileOutcome::Listing.into());
         }
-        let slot = Arc::<LazyValue<Option<Vec<u8>>>>::default();
+        let slot = Arc::<LazyValue<Option<(Vec<u8>, i64)>>>::default();
         let LazyState::Yours(making) = slot.begin() else {
             return Refusal::from(FileOutcome::ThreadPoolFull).into();
         };
         let shown = request_path(routed);
         let (root, name, hidden) = (Arc::clone(&self.root), path.to_vec(), self.rules.hidden);
+        let unix_s = routed.now.unix_s;
         let submitted = self.store.services.thread_pool.submit(Urgency::Prompt, move || {
             making.start();
-            making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, listing_query));
+            making.finish(listing::make(&root, &name, &shown, hidden, settings.entries_max, listing_query, unix_s));
         });
         if submitted.is_err() {
             return Refusal::from(FileOutcome::ThreadPoolFull).into();
@@ -448,11 +449,11 @@ impl Files {
             (KeptQuestion::new(&FileRequest::from(routed.request.head)), routed.now, self.checked(routed.now));
         Handling::later(async move {
             Notified(signal).await;
-            let Some(Some(content)) = slot.get() else {
+            let Some(Some((content, modified_s))) = slot.get() else {
                 return Err(FileOutcome::FileFailed.into());
             };
             let content_type = listing::content_type(listing_query);
-            let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, now.unix_s));
+            let version = Rc::new(Version::of_content(content.clone(), content_type, &rules, &policy, *modified_s));
             store.cache.borrow_mut().insert(&key, Rc::clone(&version), checked);
             let means = store.means(&rules, now);
             question.ask(|question| answer(&means, &version, &version.plain, question, FileOutcome::ListingRead))

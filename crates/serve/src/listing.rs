@@ -45,7 +45,9 @@ struct Listing<'a> {
 /// `shown_path` is the decoded path of the request, which begins and ends with `/`. Names with a leading dot are
 /// listed only if `hidden`; links that lead out of the root, devices, pipes and sockets never are.
 ///
-/// `None` if the folder cannot be read, or cannot be read completely.
+/// Returns its bytes and the time of its last change in seconds since 1970: the latest one among those of the folder and
+/// its entries that is not after `unix_s`. It is the same whenever and by whichever worker the folder is read. `None` if
+/// the folder cannot be read, or cannot be read completely.
 pub(crate) fn make(
     root: &Root,
     name: &[u8],
@@ -53,8 +55,12 @@ pub(crate) fn make(
     hidden: bool,
     entries_max: u32,
     query: ListingQuery,
-) -> Option<Vec<u8>> {
-    let (mut entries, read_whole) = read(root, name, hidden, u64::from(entries_max) * READ_FACTOR)?;
+    unix_s: i64,
+) -> Option<(Vec<u8>, i64)> {
+    let FolderEntries { mut entries, read_whole, modified_s } =
+        read(root, name, hidden, u64::from(entries_max) * READ_FACTOR)?;
+    let times = entries.iter().map(|entry| entry.modified_s).chain([modified_s]);
+    let modified_s = times.filter(|&modified_s| modified_s <= unix_s).max().unwrap_or(0).max(0);
     let entries_max = usize::try_from(entries_max).unwrap_or(usize::MAX);
     let left_out = entries.len().saturating_sub(entries_max);
     if left_out > 0 {
@@ -63,13 +69,14 @@ pub(crate) fn make(
     }
     order::sort(&mut entries, query.order);
     let listing = Listing { shown_path, entries, left_out, read_whole };
-    Some(match query.format {
-        Format::Html => html::page(&listing, query.order).into_bytes(),
-        Format::Json => json::text(&listing).into_bytes(),
-    })
+    let content = match query.format {
+        Format::Html => html::page(&listing, query.order),
+        Format::Json => json::text(&listing),
+    };
+    Some((content.into_bytes(), modified_s))
 }
 
-/// The media type of the result of [`make`].
+/// The media type of the content of [`make`].
 pub(crate) fn content_type(query: ListingQuery) -> &'static str {
     match query.format {
         Format::Html => "text/html; charset=utf-8",
@@ -77,9 +84,19 @@ pub(crate) fn content_type(query: ListingQuery) -> &'static str {
     }
 }
 
-/// The entries of the folder `name`, from at most `names_max` names, and whether these were all.
-fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<ListingEntry>, bool)> {
+/// The entries of a folder.
+struct FolderEntries {
+    entries: Vec<ListingEntry>,
+    /// True if every name was read.
+    read_whole: bool,
+    /// When a name was last added or removed, in seconds since 1970.
+    modified_s: i64,
+}
+
+/// The entries of the folder `name`, from at most `names_max` names.
+fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<FolderEntries> {
     let mut folder = Dir::new(root.open_folder(name).ok()?).ok()?;
+    let modified_s = folder.stat().ok()?.st_mtime;
     let mut entries = Vec::new();
     let mut path = name.to_vec();
     let mut names = 0;
@@ -90,7 +107,7 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<L
             continue;
         }
         if names == names_max {
-            return Some((entries, false));
+            return Some(FolderEntries { entries, read_whole: false, modified_s });
         }
         names += 1;
         if (own.starts_with(b".") && !hidden) || !may_be_listed(found.file_type()) {
@@ -112,7 +129,7 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<(Vec<L
         };
         entries.push(ListingEntry::new(own, kind, stat.st_mtime));
     }
-    Some((entries, true))
+    Some(FolderEntries { entries, read_whole: true, modified_s })
 }
 
 /// Returns whether an entry of this type may be a file or a folder. Some file systems do not report the type here.

@@ -134,20 +134,20 @@ impl Version {
         Ok(Self { seen: Some(seen), settled, common, plain, offered, encoded, facts })
     }
 
-    /// A version of generated content, created at `unix_s`. Its tag depends on its bytes.
+    /// A version of generated content, last modified at `last_modified_s`. Its tag depends on its bytes.
     pub(crate) fn of_content(
         content: Vec<u8>,
         content_type: &str,
         rules: &FileRules,
         policy: &Rc<HeaderPolicy>,
-        unix_s: i64,
+        last_modified_s: i64,
     ) -> Self {
         let (cache_control, expires_s) = rules.freshness(content_type);
         let (offers, size_bytes) = (!rules.compress.is_empty(), content.len() as u64);
         let common = Common {
             content_type: content_type.to_owned(),
-            last_modified_s: unix_s,
-            last_modified: Common::format_date(unix_s),
+            last_modified_s,
+            last_modified: Common::format_date(last_modified_s),
             cache_control,
             expires_s,
             vary: Some(if offers { "Accept, Accept-Encoding" } else { "Accept" }),

@@ -23,9 +23,13 @@ fn put(path: &Path, size_bytes: u64, modified_s: u64) {
     file.set_modified(UNIX_EPOCH + Duration::from_secs(modified_s)).unwrap();
 }
 
-fn json_of(root: &Root, name: &str, hidden: bool, entries_max: u32) -> Value {
+fn content_of(root: &Root, name: &str, hidden: bool, entries_max: u32, query: ListingQuery) -> Option<Vec<u8>> {
     let shown = format!("/{name}");
-    serde_json::from_slice(&make(root, name.as_bytes(), shown.as_bytes(), hidden, entries_max, JSON).unwrap()).unwrap()
+    make(root, name.as_bytes(), shown.as_bytes(), hidden, entries_max, query, i64::MAX).map(|(content, _)| content)
+}
+
+fn json_of(root: &Root, name: &str, hidden: bool, entries_max: u32) -> Value {
+    serde_json::from_slice(&content_of(root, name, hidden, entries_max, JSON).unwrap()).unwrap()
 }
 
 fn names(listing: &Value) -> Vec<&str> {
@@ -33,8 +37,7 @@ fn names(listing: &Value) -> Vec<&str> {
 }
 
 fn html_of(root: &Root, name: &str, query: ListingQuery) -> String {
-    let shown = format!("/{name}");
-    String::from_utf8(make(root, name.as_bytes(), shown.as_bytes(), false, 1000, query).unwrap()).unwrap()
+    String::from_utf8(content_of(root, name, false, 1000, query).unwrap()).unwrap()
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn links_out_and_what_is_no_file_are_left_out() {
     assert_eq!(listing["entries"][1]["href"], "./link-folder/");
     assert_eq!(listing["entries"][1]["size_bytes"], Value::Null);
     for name in ["gone/", "above", "sub/a/", "../outside/", "sub/folder-up/", "sub/circle/"] {
-        assert_eq!(make(&root, name.as_bytes(), b"/x/", true, 100, HTML), None, "{name}");
+        assert_eq!(content_of(&root, name, true, 100, HTML), None, "{name}");
     }
     fs::remove_dir_all(folder).unwrap();
 }
@@ -127,12 +130,12 @@ fn large_folders_are_cut() {
     assert_eq!((&cut["truncated"], &cut["truncated_exact"]), (&Value::from(9), &Value::from(true)));
     // The first by name, whatever the order they are shown in.
     let query = ListingQuery { order: ListingOrder { by: By::Size, descending: true }, ..JSON };
-    let by_size: Value = serde_json::from_slice(&make(&root, b"", b"/", false, 3, query).unwrap()).unwrap();
+    let by_size: Value = serde_json::from_slice(&content_of(&root, "", false, 3, query).unwrap()).unwrap();
     assert_eq!(names(&by_size), ["file3", "file2", "file1"]);
     let short = json_of(&root, "", false, 2);
     assert_eq!((names(&short).len(), &short["truncated"]), (2, &Value::from(6)));
     assert_eq!(short["truncated_exact"], false);
-    let page = |entries_max| String::from_utf8(make(&root, b"", b"/", false, entries_max, HTML).unwrap()).unwrap();
+    let page = |entries_max| String::from_utf8(content_of(&root, "", false, entries_max, HTML).unwrap()).unwrap();
     assert!(page(3).contains("<p class=\"note\">9 more, not shown.</p>"));
     assert!(page(2).contains("At least 6 more, not shown."));
     assert!(page(0).contains("There is more in this folder than was read."));
@@ -198,5 +201,22 @@ fn the_page_has_what_people_need() {
         fs::write(Path::new(&artefacts).join("listing.html"), page).unwrap();
         fs::write(Path::new(&artefacts).join("listing-empty.html"), empty).unwrap();
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Workers read a folder at different times, and clients ask any of them with If-Modified-Since.
+#[test]
+fn a_listing_is_as_old_as_its_last_change() {
+    let folder = temporary_folder("listing-time");
+    put(&folder.join("old"), 1, 1_000);
+    put(&folder.join("new"), 1, 2_000);
+    put(&folder.join("future"), 1, 9_000_000_000);
+    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_500)).unwrap();
+    let root = Root::open(&folder).unwrap();
+    let modified_s = |unix_s| make(&root, b"", b"/", false, 10, HTML, unix_s).unwrap().1;
+    assert_eq!((modified_s(5_000), modified_s(6_000)), (2_000, 2_000));
+    fs::remove_file(folder.join("new")).unwrap();
+    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(3_000)).unwrap();
+    assert_eq!(modified_s(5_000), 3_000);
     fs::remove_dir_all(folder).unwrap();
 }
