@@ -211,12 +211,12 @@ fn a_listing_is_as_old_as_its_last_change() {
     put(&folder.join("old"), 1, 1_000);
     put(&folder.join("new"), 1, 2_000);
     put(&folder.join("future"), 1, 9_000_000_000);
-    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_500)).unwrap();
+    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_mins(25)).unwrap();
     let root = Root::open(&folder).unwrap();
     let modified_s = |unix_s| make(&root, b"", b"/", false, 10, HTML, unix_s).unwrap().1;
     assert_eq!((modified_s(5_000), modified_s(6_000)), (2_000, 2_000));
     fs::remove_file(folder.join("new")).unwrap();
-    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(3_000)).unwrap();
+    File::open(&folder).unwrap().set_modified(UNIX_EPOCH + Duration::from_mins(50)).unwrap();
     assert_eq!(modified_s(5_000), 3_000);
     fs::remove_dir_all(folder).unwrap();
 }
