@@ -9,7 +9,7 @@ use crate::credentials::Believed;
 use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
-use crate::walk::{Silent, answer};
+use crate::walk::answer;
 use flatout_config::model::FieldOp;
 use flatout_fastcgi::PhpWorker;
 use flatout_net::clock::Now;
@@ -190,7 +190,7 @@ impl Handler for Engine {
 
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();
-        answer(&live, request, now, &mut Silent, None)
+        answer(&live, request, now, None, None)
     }
 }
 

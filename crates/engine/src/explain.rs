@@ -1,8 +1,8 @@
 //! Explains one request step by step: the site, the routes that match or not, the kernel's view of the file, and the
 //! origin of each response field.
 //!
-//! It runs the same walk as a request, with a trace, so it reports exactly what would happen. But passwords count as
-//! correct, and nothing is counted.
+//! It decides and performs the same actions as a request and records them, so it reports exactly what would happen. But
+//! passwords count as correct, and nothing is counted.
 
 mod question;
 mod text;
@@ -11,12 +11,8 @@ pub use question::Question;
 
 use crate::engine::Engine;
 use crate::error::show_place;
-use crate::host::Match;
-use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec, Spec};
-use crate::step::{Kind, Step};
-use crate::walk::{Effect, Trace, answer};
-use flatout_cache::reason::NoStore;
-use flatout_cache::request::CacheRequest;
+use crate::spec::Spec;
+use crate::walk::{Effect, Recorder, answer};
 use flatout_config::model::{FieldOp, Place};
 use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
@@ -25,10 +21,7 @@ use flatout_net::clock::Now;
 use flatout_net::content::Offers;
 use flatout_net::handler::{Reply, Request};
 use flatout_net::response::Response;
-use flatout_net::root::{Named, Root};
-use flatout_proxy::explain::Sought;
-use flatout_proxy::forward::effective_host;
-use flatout_proxy::{Accelerator, CacheExplanation, CacheStep, ProxyStep};
+use flatout_proxy::CacheExplanation;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,21 +53,6 @@ pub struct FieldTold {
     pub line: (String, String),
     /// The step that set it; `None` for the handler.
     pub place: Option<Place>,
-}
-
-/// A request that goes to an origin, or to its stored responses.
-#[derive(Clone, Debug)]
-pub struct Forwarding {
-    /// The `proxy` step.
-    pub step: Arc<ProxyStep>,
-    /// The `cache` step in force.
-    pub cache: Option<Arc<CacheStep>>,
-    /// The rewritten path, encoded.
-    pub path: Vec<u8>,
-    /// The rewritten query.
-    pub query: Option<Vec<u8>>,
-    /// The place of the `proxy` step.
-    pub place: Place,
 }
 
 /// The upstream request that would be sent.
@@ -141,11 +119,12 @@ impl Spec {
         listener: u32,
         remark: Option<&'static str>,
     ) -> Explanation {
-        let mut told =
-            Explanation { request: format!("{} {}", question.method, question.url()), ..Explanation::default() };
+        let request = format!("{} {}", question.method, question.url());
+        let mut explanation = Explanation { request, ..Explanation::default() };
         if let Some(chosen) = self.listeners.get(listener as usize) {
             let address = chosen.address.map_or_else(String::new, |address| address.to_string());
-            told.listener = Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
+            explanation.listener =
+                Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
         }
         let lines: Vec<Header<'_>> = question
             .fields
@@ -162,29 +141,27 @@ impl Spec {
         let head = match head {
             Ok(head) => head,
             Err(refusal) => {
-                told.status = refusal.status();
-                told.outcome = (refusal.name(), refusal.text());
-                return told;
+                explanation.status = refusal.status();
+                explanation.outcome = (refusal.name(), refusal.text());
+                return explanation;
             }
         };
         let client = Some(SocketAddr::new(question.client, 0));
         let request = Request { head: &head, client, secure: question.secure, listener, offers: &Offers::new() };
         let engine = Engine::apart(Arc::clone(self));
         let live = engine.live();
-        let mut teller = Teller { told, changes: Vec::new(), depth: 0, forwarding: None };
-        let reply = answer(&live, &request, Now::read(), &mut teller, None);
-        let Teller { mut told, changes, forwarding, .. } = teller;
-        if let Some(forwarding) = forwarding {
-            told.proxy = Some(forwarding.tell(&self.accelerator, &request));
-            return told;
-        }
+        let mut recorder = Recorder { explanation, changes: Vec::new() };
+        let reply = answer(&live, &request, Now::read(), Some(&mut recorder), None);
+        let Recorder { mut explanation, changes } = recorder;
         match reply {
-            // The trace describes the program already.
-            Reply::Later(_) if told.runs => {}
-            Reply::Now(response) => told.set_answer(&response, &changes),
-            Reply::Later(_) => told.outcome = ("later", "The response would be created outside the event loop."),
+            // The recorder describes the origin or the program already.
+            Reply::Later(_) if explanation.runs || explanation.proxy.is_some() => {}
+            Reply::Now(response) => explanation.set_answer(&response, &changes),
+            Reply::Later(_) => {
+                explanation.outcome = ("later", "The response would be created outside the event loop.");
+            }
         }
-        told
+        explanation
     }
 
     /// The listener with the URL's scheme and port, or the closest one.
@@ -205,143 +182,6 @@ impl Spec {
         }
         let listener = fits(false, false, true).unwrap_or(0);
         (listener as u32, Some("no listener has the URL's scheme; this is the first that has the site"))
-    }
-}
-
-impl Forwarding {
-    /// The upstream request, and the state of the store, which is filled only in a running process.
-    fn tell(&self, accelerator: &Accelerator, request: &Request<'_>) -> ProxyTold {
-        let refusal = match &self.cache {
-            None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
-            Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
-        };
-        let kept = self.cache.as_ref().zip(effective_host(request.head)).and_then(|(cache, authority)| {
-            let forwarding = self.step.forwarding(request.client.map(|client| client.ip()));
-            let request = CacheRequest {
-                method: request.head.method.as_str(),
-                secure: request.secure,
-                authority,
-                path: &self.path,
-                query: self.query.as_deref(),
-                fields: request.head.fields,
-                has_content: false,
-                forwarding: &forwarding,
-            };
-            accelerator.explain(&self.step, cache, &Sought { request, now: Now::read() })
-        });
-        ProxyTold {
-            origins: self.step.describe(),
-            balance: self.step.describe_balance(),
-            realm: self.step.realm().to_owned(),
-            refusal,
-            kept,
-            unknown: None,
-            place: self.place.clone(),
-            target: self.target(),
-        }
-    }
-
-    fn target(&self) -> String {
-        let path = String::from_utf8_lossy(&self.path);
-        match &self.query {
-            Some(query) => format!("{path}?{}", String::from_utf8_lossy(query)),
-            None => path.into_owned(),
-        }
-    }
-}
-
-/// A trace that records events.
-struct Teller {
-    told: Explanation,
-    changes: Vec<(Place, FieldOp)>,
-    depth: usize,
-    forwarding: Option<Forwarding>,
-}
-
-impl Teller {
-    fn note(&mut self, step: &Step, effect: Effect) {
-        let (place, written) = (step.place.clone(), step.written.to_string());
-        self.told.steps.push(StepTold { place, depth: self.depth, written, effect });
-    }
-}
-
-impl Trace for Teller {
-    const TOLD: bool = true;
-
-    fn site(&mut self, site: &SiteSpec, matched: Match) {
-        let why = match matched {
-            Match::Exact => "it has the host's name",
-            Match::Suffix => "it has the longest `*.` name that fits the host",
-            Match::Any => "no other site has the host's name, and it is `*`",
-            Match::OnlySite => "the request names no host, and the listener has no other site",
-        };
-        self.told.site = Some((site.hosts.join(" "), why, site.place.clone()));
-    }
-
-    fn step(&mut self, step: &Step, effect: impl FnOnce() -> Effect) {
-        self.note(step, effect());
-    }
-
-    fn enter(&mut self) {
-        self.depth += 1;
-    }
-
-    fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    fn change(&mut self, step: &Step, change: &Change) {
-        if matches!(step.kind, Kind::Header(_)) {
-            self.note(step, Effect::said("in force from here"));
-        }
-        self.changes.extend(change.fields.iter().map(|field| (change.place.clone(), field.clone())));
-    }
-
-    fn file(&mut self, files: &FilesSpec, decoded: &[u8], tries: &[Vec<u8>]) {
-        let mut names = vec![decoded.to_vec()];
-        if decoded.is_empty() || decoded.ends_with(b"/") {
-            names.extend(files.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
-        }
-        names.extend_from_slice(tries);
-        for name in names {
-            let shown = format!("{}/{}", files.settings.root.display(), String::from_utf8_lossy(&name));
-            self.told.files.push((shown, describe_name(&files.root, &name)));
-        }
-    }
-
-    fn page(&mut self, page: &PageSpec) {
-        self.told.page = Some((page.path.trim_start_matches('/').to_owned(), page.place.clone()));
-    }
-
-    fn forward(&mut self, _: &Step, forwarding: impl FnOnce() -> Forwarding) {
-        self.forwarding = Some(forwarding());
-    }
-
-    fn run(&mut self, ending: (&'static str, &'static str)) {
-        self.told.runs = true;
-        self.told.outcome = ending;
-    }
-}
-
-/// The kernel's result for `name` below `root`.
-fn describe_name(root: &Root, name: &[u8]) -> String {
-    match root.identify(name) {
-        Ok(Named::File(identity)) => {
-            let media = flatout_serve::media::content_type(name);
-            let readable = match root.open_file(name) {
-                Ok(_) => "",
-                Err(_) => ", which may not be read",
-            };
-            format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
-        }
-        Ok(Named::Folder) => "a folder".to_owned(),
-        Err(fault) => flatout_serve::outcome::FileOutcome::from(fault)
-            .text()
-            .split(": ")
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches('.')
-            .to_owned(),
     }
 }
 

@@ -9,14 +9,14 @@
 //! | [`spec`] | the compiled configuration, and its errors |
 //! | `host` | from a host to a site |
 //! | `step`, `pattern`, `index` | steps, route conditions, and an index of steps by path |
-//! | `walk` | from a request to a response, step by step |
+//! | `walk` | from a request to a response: the action of each step, and its execution |
 //! | `policy`, `text` | header steps in force; texts with variables |
 //! | `answer` | redirects and texts under a policy |
 //! | `network`, `rate`, `cors` | access by address, rate limits, cross-origin requests |
 //! | `auth`, `credentials` | basic authentication |
 //! | `owned` | a request that outlives its turn |
 //! | [`engine`] | a worker's state, and its switch to a new configuration |
-//! | [`explain`] | the same walk, traced |
+//! | [`explain`] | the same actions, recorded |
 //! | [`outcome`], [`error`] | named reasons |
 //!
 //! Absent by design: sockets, reading files, parsing configurations.

@@ -4,22 +4,23 @@
 //! differently, and that reading would take other routes, the request is refused (`readings`). So no encoding
 //! bypasses a route, whatever the origin makes of the path, which it receives as it was sent.
 
+mod action;
 mod guard;
 mod handlers;
 mod pages;
 mod php;
 pub(crate) mod readings;
-mod rewrite;
+mod record;
 mod seal;
-pub(crate) mod trace;
 
 use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
 use crate::host::split_port;
 use crate::outcome::RouteOutcome;
 use crate::spec::{Change, ListenerSpec, SiteSpec};
-use crate::step::{Block, Kind, Step};
+use crate::step::{Block, Kind, Route, Step};
 use crate::text::render_value;
+use action::Action;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
@@ -31,12 +32,12 @@ use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::outcome::FileOutcome;
 use pages::Pages;
-use readings::Reading;
+use readings::{Reading, ambiguous};
+pub(crate) use record::{Effect, Recorder};
 use seal::{Seal, SealedResponse};
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
-pub(crate) use trace::{Effect, Silent, Trace};
 
 /// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
 const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
@@ -50,12 +51,13 @@ pub(crate) struct Resumed {
     failed: Option<(u32, guard::PasswordFailure)>,
 }
 
-/// Responds to `request`. `resumed` has the results of password verifications since its arrival.
-pub(crate) fn answer<T: Trace>(
+/// Responds to `request`, or records for `recorder` how it would. `resumed` has the results of password verifications
+/// since its arrival.
+pub(crate) fn answer(
     live: &Rc<Live>,
     request: &Request<'_>,
     now: Now,
-    trace: &mut T,
+    mut recorder: Option<&mut Recorder>,
     resumed: Option<Resumed>,
 ) -> Reply {
     let listener = live.spec.listeners.get(request.listener as usize);
@@ -96,7 +98,9 @@ pub(crate) fn answer<T: Trace>(
     let site =
         listener.hosts.find(host).and_then(|(site, matched)| Some((live.spec.sites.get(site as usize)?, matched)));
     let Some((site, matched)) = site else { return refuse(early.unwrap_or_else(unknown)) };
-    trace.site(site, matched);
+    if let Some(recorder) = &mut recorder {
+        recorder.record_site(site, matched);
+    }
     let mut scratch = std::mem::take(&mut *live.scratch.borrow_mut());
     scratch.pages.clear();
     let mut walk = Walk {
@@ -111,6 +115,7 @@ pub(crate) fn answer<T: Trace>(
         rewrites: 0,
         before: Vec::new(),
         rest: None,
+        depth: 0,
         policy: 0,
         cache: None,
         facts: PathFacts::default(),
@@ -123,7 +128,7 @@ pub(crate) fn answer<T: Trace>(
         resumed,
         resumed_past: false,
         sealed: false,
-        trace,
+        recorder,
     };
     let reply = match early {
         // Origins may support methods that this server does not know.
@@ -216,7 +221,7 @@ struct Rest {
 }
 
 /// One request in progress.
-pub(crate) struct Walk<'w, T> {
+pub(crate) struct Walk<'w> {
     live: &'w Rc<Live>,
     site: &'w SiteSpec,
     request: &'w Request<'w>,
@@ -231,6 +236,8 @@ pub(crate) struct Walk<'w, T> {
     rewrites: u32,
     before: Vec<Cow<'w, [u8]>>,
     rest: Option<Rest>,
+    /// The number of enclosing routes.
+    depth: usize,
     /// The node of the header steps in force.
     policy: u32,
     /// The index of the cache rules in force.
@@ -252,10 +259,11 @@ pub(crate) struct Walk<'w, T> {
     resumed_past: bool,
     /// The reply is complete, including added fields.
     sealed: bool,
-    trace: &'w mut T,
+    /// Present if the request is explained rather than handled.
+    recorder: Option<&'w mut Recorder>,
 }
 
-impl<'w, T: Trace> Walk<'w, T> {
+impl<'w> Walk<'w> {
     fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
         if let Err(refusal) = self.read_path(path) {
             self.enter_unasked(&self.site.block);
@@ -288,9 +296,12 @@ impl<'w, T: Trace> Walk<'w, T> {
     fn enter_unasked(&mut self, block: &'w Block) -> bool {
         block.steps.iter().any(|step| {
             match &step.kind {
-                Kind::Header(change) => self.add_change(step, *change),
+                Kind::Header(change) => return self.obey(step, Action::Change(*change)).is_some(),
                 // A browser checks CORS at each hop of a redirect chain.
-                Kind::Cors(cors) => self.add_change(step, cors.first_change + cors.decide(self.request.head).0),
+                Kind::Cors(cors) => {
+                    let change = cors.first_change + cors.decide(self.request.head).0;
+                    return self.obey(step, Action::Change(change)).is_some();
+                }
                 Kind::ErrorPage(page) => self.pages.push(*page),
                 Kind::Route(route) if route.is_unconditional() => return self.enter_unasked(&route.block),
                 Kind::Files { pass: false, .. }
@@ -374,8 +385,8 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
-        if T::TOLD || !self.readings.is_empty() {
-            // The index would skip steps that must be traced, or that match another interpretation of the path.
+        if self.recorder.is_some() || !self.readings.is_empty() {
+            // The index would skip steps that must be recorded, or that match another interpretation of the path.
             return block.steps.iter().find_map(|step| self.walk_step(step));
         }
         let mut rewrites = self.rewrites;
@@ -396,98 +407,113 @@ impl<'w, T: Trace> Walk<'w, T> {
     }
 
     fn walk_step(&mut self, step: &'w Step) -> Option<Reply> {
-        if self.site.forwards
-            && let Some(response) = self.answer_unusual(step)
-        {
-            return Some(response.into());
+        let action = self.decide(step)?;
+        self.obey(step, action)
+    }
+
+    /// Performs `action`, which `step` demands. Returns the reply, if that is one.
+    fn obey(&mut self, step: &'w Step, action: Action<'w>) -> Option<Reply> {
+        if let Some(recorder) = self.recorder.take() {
+            let flow = recorder.record(self, step, &action);
+            self.recorder = Some(recorder);
+            if let ControlFlow::Break(reply) = flow {
+                return reply;
+            }
         }
-        match &step.kind {
-            Kind::Route(route) => match route.match_request(self.request.head, &self.decoded) {
-                matched if self.is_ambiguous(route, matched.is_ok()) => Some(self.refuse_ambiguous(step).into()),
-                Ok(rest) => {
-                    self.trace.step(step, || Effect::Matched);
-                    let outer = self.rest.clone();
-                    if let Some(part) = rest {
-                        self.rest = Some(Rest { rewrites: self.rewrites, part });
-                    }
-                    self.trace.enter();
-                    let reply = self.walk_block(&route.block);
-                    self.trace.leave();
-                    self.rest = outer;
-                    reply
+        let response = match action {
+            Action::Skip(_) | Action::KeepPath | Action::Access { allowed: true, .. } => return None,
+            Action::Enter(route, rest) => return self.enter(route, rest),
+            Action::RefuseAmbiguous => self.fail(&ambiguous()),
+            Action::Refuse(refusal) => self.fail(&refusal),
+            Action::MergeSlashes(path, query) => self.redirect_merged(path, query),
+            Action::Change(change) => {
+                self.add_change(change);
+                return None;
+            }
+            Action::Hint(hints) => {
+                self.links = Some(match self.links.take() {
+                    None => Rc::clone(hints),
+                    Some(before) => Rc::new(before.iter().chain(hints.iter()).cloned().collect()),
+                });
+                return None;
+            }
+            Action::UsePage(page) => {
+                self.pages.push(page);
+                return None;
+            }
+            Action::UseCache(rules) => {
+                self.cache = Some(rules);
+                return None;
+            }
+            Action::Rewrite(path, query) => self.rewrite(path, query)?,
+            Action::Access { allowed: false, .. } => {
+                self.fail(&Refusal::new(403, "Access denied.", RouteOutcome::AccessDenied))
+            }
+            Action::Count(table) => self.check_rate(table)?,
+            Action::Cors { cors, change, allowed } => {
+                self.add_change(change);
+                self.preflight(cors, allowed)?
+            }
+            Action::Authenticate(id, auth) => return self.check_password(id, auth),
+            Action::Files { files, pass, .. } => match files.handle(&self.routed(self.request, &self.policy())) {
+                Handling::Now(Err(refusal)) if pass && matches!(refusal.status, 404 | 405) => {
+                    return self.obey(step, Action::PassOn(refusal));
                 }
-                Err(mismatch) => {
-                    self.trace.step(step, || Effect::NotMatched(mismatch.text()));
-                    None
-                }
+                handling => return self.settle(handling),
             },
-            Kind::Header(change) => {
-                self.add_change(step, *change);
-                None
+            Action::PassOn(refusal) => {
+                self.passed = Some(refusal);
+                return None;
             }
-            Kind::EarlyHints(hints) => {
-                self.trace.step(step, || Effect::said("added"));
-                self.add_hints(*hints);
-                None
+            Action::Redirect { id, status, location } => {
+                let (policy, outcome) = (self.policy(), RouteOutcome::Redirected);
+                match location {
+                    Cow::Borrowed(location) => {
+                        self.live.prebuilt(id, &policy, || redirect(status, location, &policy, outcome))
+                    }
+                    Cow::Owned(location) => redirect(status, location, &policy, outcome),
+                }
             }
-            Kind::ErrorPage(page) => {
-                self.trace.step(step, || Effect::said("in force from here"));
-                self.pages.push(*page);
-                None
+            Action::Respond(id, respond) => self.answer_respond(id, respond),
+            Action::Metrics => self.answer_metrics(),
+            Action::Forward(proxy, cache) => {
+                let handling = self.live.proxy.handle(proxy, cache, &self.routed(self.request, &self.policy()));
+                return self.settle(handling);
             }
-            Kind::Rewrite(rewrite) => self.rewrite(step, rewrite).map(Reply::Now),
-            Kind::Access(access) => self.check_access(step, access).map(Reply::Now),
-            Kind::RateLimit(table) => self.check_rate(step, table).map(Reply::Now),
-            Kind::Cors(cors) => self.check_cors(step, cors).map(Reply::Now),
-            Kind::BasicAuth { id, auth } => self.check_password(step, *id, auth),
-            Kind::Files { index, pass } => self.answer_files(step, *index, *pass),
-            Kind::Redirect { id, to, status, literal } => {
-                Some(self.answer_redirect(step, *id, to, *status, literal.as_deref()).into())
-            }
-            Kind::Respond { id, respond } => Some(self.answer_respond(step, *id, respond).into()),
-            Kind::Metrics => Some(self.answer_metrics(step).into()),
-            Kind::Cache(rules) => {
-                self.trace.step(step, || Effect::said("in force from here"));
-                self.cache = Some(*rules);
-                None
-            }
-            Kind::Proxy(index) => self.answer_proxy(step, *index),
-            Kind::Pages(index) => self.answer_page(step, *index),
-            Kind::Php(index) => self.answer_php(step, *index),
-        }
+            Action::RunPage(folder) => return self.answer_page(folder),
+            Action::RunScript(index, php) => return self.answer_php(index, php),
+        };
+        Some(response.into())
     }
 
-    /// Responds to a request that only an origin may handle, at a step that is not one.
-    fn answer_unusual(&mut self, step: &Step) -> Option<Response> {
-        let answers = matches!(
-            step.kind,
-            Kind::Files { .. }
-                | Kind::Redirect { .. }
-                | Kind::Respond { .. }
-                | Kind::Metrics
-                | Kind::Pages(_)
-                | Kind::Rewrite(_)
-                | Kind::Php(_)
-        );
-        if !answers {
-            return None;
+    /// Passes the steps of `route`. Its last star matched `part` of the path, if it has a path condition.
+    fn enter(&mut self, route: &'w Route, part: Option<Range<usize>>) -> Option<Reply> {
+        let outer = self.rest.clone();
+        if let Some(part) = part {
+            self.rest = Some(Rest { rewrites: self.rewrites, part });
         }
-        // A script may support more methods than this server, such as those of WebDAV.
-        if is_extension(self.request.head) && !matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_)) {
-            return Some(self.fail(&method_unknown()));
-        }
-        let Target::Resource { path, query, .. } = self.request.head.target else { return None };
-        if !self.facts.empty_segment {
-            return None;
-        }
-        self.trace.step(step, || Effect::said("the path has an empty segment"));
-        Some(self.redirect_merged(path, query))
+        self.depth += 1;
+        let reply = self.walk_block(&route.block);
+        self.depth -= 1;
+        self.rest = outer;
+        reply
     }
 
-    fn add_change(&mut self, step: &Step, change: u32) {
+    /// Continues with `path`, and with `query` unless it is `None`. Responds if the path is invalid.
+    fn rewrite(&mut self, path: Vec<u8>, query: Option<Vec<u8>>) -> Option<Response> {
+        if let Some(query) = query {
+            // An empty query after `?` means no query, not the request's either.
+            self.query = (!query.is_empty()).then(|| query.into());
+        }
+        self.rewrites = self.rewrites.wrapping_add(1);
+        let read = self.read_path(&path);
+        self.before.push(std::mem::replace(&mut self.path, path.into()));
+        Some(self.fail(&path_refused(read.err()?)))
+    }
+
+    fn add_change(&mut self, change: u32) {
         if let Some(changes) = self.live.spec.changes.get(change as usize) {
             self.policy = self.live.policies.borrow_mut().extend(self.policy, change, &changes.fields);
-            self.trace.change(step, changes);
             if !(changes.rendered.is_empty() && self.rendered.is_empty()) {
                 self.render_fields(changes);
             }
@@ -503,14 +529,6 @@ impl<'w, T: Trace> Walk<'w, T> {
         let rendered = changes.rendered.iter().map(|(name, text)| (name.as_str(), render_value(text, &variables)));
         let rendered: Vec<_> = rendered.collect();
         self.rendered.extend(rendered);
-    }
-
-    fn add_hints(&mut self, hints: u32) {
-        let Some(added) = self.live.hints.get(hints as usize) else { return };
-        self.links = Some(match self.links.take() {
-            None => Rc::clone(added),
-            Some(before) => Rc::new(before.iter().chain(added.iter()).cloned().collect()),
-        });
     }
 
     /// Adds the fields that concern the whole request.

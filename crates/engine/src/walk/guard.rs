@@ -1,17 +1,13 @@
 //! Steps that admit or reject a request: addresses, rates, passwords, origins.
 
-use super::{Effect, Resumed, Trace, Walk, answer};
+use super::{Resumed, Walk, answer};
 use crate::answer::no_content;
 use crate::auth::Auth;
 use crate::cors::Cors;
 use crate::credentials::{Proof, parse_basic};
 use crate::engine::Live;
-use crate::network::decide_access;
 use crate::outcome::RouteOutcome;
 use crate::rate::{Decision, RateTable};
-use crate::step::Step;
-use crate::walk::Silent;
-use flatout_config::model::Access;
 use flatout_net::clock::Now;
 use flatout_net::handler::Reply;
 use flatout_net::owned::OwnedRequest;
@@ -31,37 +27,12 @@ pub(crate) enum PasswordFailure {
     Busy,
 }
 
-impl<T: Trace> Walk<'_, T> {
-    fn client(&self) -> Option<IpAddr> {
+impl Walk<'_> {
+    pub(super) fn client(&self) -> Option<IpAddr> {
         self.request.client.map(|client| client.ip())
     }
 
-    pub(super) fn check_access(&mut self, step: &Step, access: &Access) -> Option<Response> {
-        let (allowed, rule) = decide_access(access, self.client());
-        self.trace.step(step, || {
-            let verdict = if allowed { "allowed" } else { "denied" };
-            Effect::Said(match rule {
-                Some(rule) => format!("{verdict} by rule {}", rule + 1),
-                None => format!("{verdict}, as no rule is about the address"),
-            })
-        });
-        if allowed {
-            return None;
-        }
-        Some(self.fail(&Refusal::new(403, "Access denied.", RouteOutcome::AccessDenied)))
-    }
-
-    pub(super) fn check_rate(&mut self, step: &Step, table: &RateTable) -> Option<Response> {
-        if T::TOLD {
-            let limit = table.limit();
-            let (requests, period_ms, burst) = (limit.requests, limit.period_ms, limit.burst);
-            self.trace.step(step, || {
-                Effect::said(format!(
-                    "{requests} requests in {period_ms} ms, {burst} at once; this request is not counted"
-                ))
-            });
-            return None;
-        }
+    pub(super) fn check_rate(&mut self, table: &RateTable) -> Option<Response> {
         // The request was counted before its password was verified.
         if self.resumed.is_some() && !self.resumed_past {
             return None;
@@ -71,16 +42,7 @@ impl<T: Trace> Walk<'_, T> {
         Some(self.fail(&failure.with("Retry-After", seconds.to_string())))
     }
 
-    pub(super) fn check_cors(&mut self, step: &Step, cors: &Cors) -> Option<Response> {
-        let (change, allowed) = cors.decide(self.request.head);
-        self.trace.step(step, || {
-            Effect::said(match (allowed, self.request.head.fields.first("origin")) {
-                (true, _) => "allowed",
-                (false, Some(_)) => "the origin is not among those allowed",
-                (false, None) => "no origin is given",
-            })
-        });
-        self.add_change(step, cors.first_change + change);
+    pub(super) fn preflight(&self, cors: &Cors, allowed: bool) -> Option<Response> {
         if !Cors::is_preflight(self.request.head) {
             return None;
         }
@@ -89,11 +51,7 @@ impl<T: Trace> Walk<'_, T> {
         Some(no_content(&fields, &self.policy(), RouteOutcome::CorsPreflight))
     }
 
-    pub(super) fn check_password(&mut self, step: &Step, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
-        if T::TOLD {
-            self.trace.step(step, || Effect::said("requires a name and password; assumed to be correct"));
-            return None;
-        }
+    pub(super) fn check_password(&mut self, id: u32, auth: &Arc<Auth>) -> Option<Reply> {
         if let Some(resumed) = &self.resumed {
             if let Some((_, user)) = resumed.right.iter().find(|(right, _)| *right == id) {
                 self.user = Some(Rc::clone(user));
@@ -176,7 +134,7 @@ impl Pending {
             Err(_) => Some((id, PasswordFailure::Busy)),
         };
         let resumed = Resumed { right, failed };
-        match request.with(|request| answer(&live, request, now, &mut Silent, Some(resumed))) {
+        match request.with(|request| answer(&live, request, now, None, Some(resumed))) {
             Reply::Now(response) => response,
             Reply::Later(response) => response.await,
         }

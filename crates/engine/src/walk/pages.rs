@@ -31,20 +31,20 @@ impl Pages {
     }
 }
 
-/// The answer to `refusal`: the last of `pages` for its status, whose number is told, or a plain one.
-pub(super) fn answer_failure(
-    live: &Live,
+/// The response to `refusal`, with the last of `pages` for its status, which is returned as well, or a plain page.
+pub(super) fn answer_failure<'l>(
+    live: &'l Live,
     pages: &[u32],
     policy: &HeaderPolicy,
     refusal: &Refusal,
     now: Now,
-) -> (Response, Option<u32>) {
+) -> (Response, Option<&'l PageSpec>) {
     for &number in pages.iter().rev() {
         let Some(page) = live.spec.pages.get(number as usize) else { continue };
         if page.statuses.contains(&refusal.status)
             && let Some(content) = read_page(live, page, now)
         {
-            return (refusal.respond(Some((&page.content_type, content)), policy), Some(number));
+            return (refusal.respond(Some((&page.content_type, content)), policy), Some(page));
         }
     }
     (refusal.respond(None, policy), None)

@@ -1,12 +1,11 @@
 //! Steps whose scripts an application server runs, and files that scripts have sent.
 
+use super::Walk;
 use super::pages::read_file;
 use super::readings::Reading;
-use super::{Effect, Trace, Walk};
 use crate::engine::Live;
 use crate::forwarded::resolve_forwarded;
 use crate::spec::PhpSpec;
-use crate::step::Step;
 use flatout_fastcgi::{FileName, FileWanted, Meaning, PhpOutcome};
 use flatout_http::framing::Framing;
 use flatout_http::head::Fields;
@@ -21,16 +20,9 @@ use flatout_net::routed::{Handling, Refusal, RoutedRequest};
 use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
-impl<T: Trace> Walk<'_, T> {
-    pub(super) fn answer_php(&mut self, step: &Step, index: u32) -> Option<Reply> {
+impl Walk<'_> {
+    pub(super) fn answer_php(&mut self, index: u32, php: &PhpSpec) -> Option<Reply> {
         let live = self.live;
-        let php = live.spec.php.get(index as usize)?;
-        if self.is_ambiguous_for(php) {
-            return Some(self.refuse_ambiguous(step).into());
-        }
-        if T::TOLD && self.tell_php(step, php) {
-            return Some(Reply::later(std::future::pending()));
-        }
         let (policy, told) = (self.policy(), resolve_forwarded(self.request, &php.step.settings().trusted));
         let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
         let files_of = Rc::clone(live);
@@ -40,7 +32,7 @@ impl<T: Trace> Walk<'_, T> {
     }
 
     /// Returns true if another reading of the path would run another script, or tell it of a path with dot segments.
-    fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
+    pub(super) fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
         if !self.readings.iter().any(Reading::is_of_servers) {
             return false;
         }
@@ -59,31 +51,6 @@ impl<T: Trace> Walk<'_, T> {
             _ => b"",
         };
         climbs(rest) || !others.into_iter().all(is_same)
-    }
-
-    /// Traces the script that would run. Returns whether one would.
-    fn tell_php(&mut self, step: &Step, php: &PhpSpec) -> bool {
-        match php.step.find(&self.decoded) {
-            Meaning::Pass(reason) => {
-                self.trace.step(step, || Effect::said(format!("{}: goes on", reason.text())));
-                false
-            }
-            Meaning::Slash => {
-                self.trace.step(step, || Effect::said("redirects to the folder's path with a trailing slash"));
-                false
-            }
-            Meaning::Script(script, rest) => {
-                let path_info = self.decoded.get(rest).unwrap_or_default();
-                let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
-                self.trace.step(step, || {
-                    let (server, file) = (php.step.describe(), php.step.show_file(&script));
-                    let behind = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
-                    Effect::Said(format!("has {server} run {file}{behind}"))
-                });
-                self.trace.run(("php", "A script responds; its code determines the response."));
-                true
-            }
-        }
     }
 }
 

@@ -7,12 +7,11 @@
 //! A script or a page has several names as well: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request for one of
 //! the others is refused where a rule guards the plain name.
 
-use super::{Effect, Trace, Walk};
+use super::Walk;
 use crate::outcome::RouteOutcome;
-use crate::step::{Block, Kind, Route, Step};
+use crate::step::{Block, Kind, Route};
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
-use flatout_net::response::Response;
 use flatout_net::routed::Refusal;
 
 /// The path as another program may interpret it.
@@ -41,7 +40,7 @@ impl Reading {
     }
 }
 
-impl<T: Trace> Walk<'_, T> {
+impl Walk<'_> {
     /// Decodes `path`, which is the path from now on, in every way there is.
     ///
     /// # Errors
@@ -92,13 +91,13 @@ impl<T: Trace> Walk<'_, T> {
             }
         })
     }
+}
 
-    pub(super) fn refuse_ambiguous(&mut self, step: &Step) -> Response {
-        self.trace.step(step, || Effect::said("could match or not, depending on who reads the path: refused"));
-        let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
-                    anything behind the name of a script or page.";
-        self.fail(&Refusal::new(400, text, RouteOutcome::AmbiguousPath))
-    }
+/// The refusal of a path whose readings lead to different routes or scripts.
+pub(super) fn ambiguous() -> Refusal {
+    let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
+                anything behind the name of a script or page.";
+    Refusal::new(400, text, RouteOutcome::AmbiguousPath)
 }
 
 /// The names that scripts and pages of a site have besides their plain ones.

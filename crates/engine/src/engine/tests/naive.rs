@@ -2,27 +2,8 @@
 //! nothing.
 
 use super::*;
-use crate::explain::Forwarding;
-use crate::host::Match;
-use crate::spec::{Change, FilesSpec, PageSpec, SiteSpec};
-use crate::walk::{Trace, answer};
+use crate::walk::{Recorder, answer};
 use proptest::prelude::*;
-
-/// Listens to nothing, and has all steps walked one by one.
-struct Naive;
-
-impl Trace for Naive {
-    const TOLD: bool = true;
-    fn site(&mut self, _: &SiteSpec, _: Match) {}
-    fn step(&mut self, _: &crate::step::Step, _: impl FnOnce() -> crate::walk::Effect) {}
-    fn enter(&mut self) {}
-    fn leave(&mut self) {}
-    fn change(&mut self, _: &crate::step::Step, _: &Change) {}
-    fn file(&mut self, _: &FilesSpec, _: &[u8], _: &[Vec<u8>]) {}
-    fn page(&mut self, _: &PageSpec) {}
-    fn forward(&mut self, _: &crate::step::Step, _: impl FnOnce() -> Forwarding) {}
-    fn run(&mut self, _: (&'static str, &'static str)) {}
-}
 
 fn naive(tester: &Tester, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -30,7 +11,9 @@ fn naive(tester: &Tester, path: &str) -> Answer {
     let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
     let request =
         Request { head: &head, client: Some(tester.client), secure: false, listener: 0, offers: &Offers::new() };
-    Answer::of(wait(answer(&tester.engine.live(), &request, tester.now, &mut Naive, None)))
+    // A recorded request examines all steps one by one.
+    let mut recorder = Recorder::default();
+    Answer::of(wait(answer(&tester.engine.live(), &request, tester.now, Some(&mut recorder), None)))
 }
 
 /// A block of routes, some of which change fields or the path, answer, or hold blocks of their own.

@@ -1,0 +1,232 @@
+//! The plan of a request: the action of each step, decided from the request and the configuration alone.
+//!
+//! Deciding changes nothing and, apart from rendered texts and paths, allocates nothing. `Walk::obey` performs the
+//! actions; `explain` records them.
+
+use super::{Rest, Walk, host_needed, is_extension, method_unknown};
+use crate::auth::Auth;
+use crate::cors::Cors;
+use crate::network::decide_access;
+use crate::rate::RateTable;
+use crate::spec::{FilesSpec, PhpSpec};
+use crate::step::{Kind, Mismatch, Rewrite, Route, Step};
+use crate::text::{HostMissing, Template, Variables};
+use flatout_config::model::Respond;
+use flatout_http::path::{encode_location, normalize_path, raw_offset};
+use flatout_http::target::Target;
+use flatout_net::routed::Refusal;
+use flatout_pages::PageFolder;
+use flatout_proxy::{CacheStep, ProxyStep};
+use flatout_serve::files::Files;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The action of one step for one request.
+#[derive(Debug)]
+pub(crate) enum Action<'w> {
+    /// The route does not match.
+    Skip(Mismatch),
+    /// The route matches; its last star matched this part of the decoded path, if it has a path condition.
+    Enter(&'w Route, Option<Range<usize>>),
+    /// Programs that read the path differently would disagree on this step: 400.
+    RefuseAmbiguous,
+    /// The step cannot handle the request.
+    Refuse(Refusal),
+    /// Redirect to this path and query, without the empty segments.
+    MergeSlashes(&'w [u8], Option<&'w [u8]>),
+    /// Apply the header operations with this index.
+    Change(u32),
+    /// Add early hints.
+    Hint(&'w Rc<Vec<String>>),
+    /// Use the error page with this index.
+    UsePage(u32),
+    /// Use the cache rules with this index.
+    UseCache(u32),
+    /// The path has no such prefix to remove.
+    KeepPath,
+    /// Continue with this path, and this query unless it is `None`; an empty one means no query.
+    Rewrite(Vec<u8>, Option<Vec<u8>>),
+    /// Admit or deny the client's address, by the rule with this index if one matches.
+    Access { allowed: bool, rule: Option<usize> },
+    /// Count the request against a rate limit.
+    Count(&'w RateTable),
+    /// Apply the header operations with this index, and respond if the request is a preflight.
+    Cors { cors: &'w Cors, change: u32, allowed: bool },
+    /// Verify the password, for the step with this number.
+    Authenticate(u32, &'w Arc<Auth>),
+    /// Respond with a file; with `pass`, a missing one leaves the request to later steps.
+    Files { files: &'w Files, spec: &'w FilesSpec, pass: bool },
+    /// Leave the request to later steps, after this refusal.
+    PassOn(Refusal),
+    /// Redirect. A borrowed location does not depend on the request; `id` identifies its prebuilt response.
+    Redirect { id: u32, status: u16, location: Cow<'w, str> },
+    /// Respond with a fixed text, which `id` identifies.
+    Respond(u32, &'w Respond),
+    /// Respond with the metrics.
+    Metrics,
+    /// Forward the request, or respond from the cache.
+    Forward(&'w Arc<ProxyStep>, Option<&'w Arc<CacheStep>>),
+    /// Run an active page of this folder.
+    RunPage(&'w PageFolder),
+    /// Run a script of the application server with this index.
+    RunScript(u32, &'w PhpSpec),
+}
+
+impl<'w> Walk<'w> {
+    /// The action of `step` for the request in its current state.
+    pub(super) fn decide(&self, step: &'w Step) -> Option<Action<'w>> {
+        let (live, head) = (&**self.live, self.request.head);
+        if self.site.forwards
+            && let Some(action) = self.decide_unusual(step)
+        {
+            return Some(action);
+        }
+        Some(match &step.kind {
+            Kind::Route(route) => match route.match_request(head, &self.decoded) {
+                matched if self.is_ambiguous(route, matched.is_ok()) => Action::RefuseAmbiguous,
+                Ok(rest) => Action::Enter(route, rest),
+                Err(mismatch) => Action::Skip(mismatch),
+            },
+            Kind::Header(change) => Action::Change(*change),
+            Kind::EarlyHints(hints) => Action::Hint(live.hints.get(*hints as usize)?),
+            Kind::ErrorPage(page) => Action::UsePage(*page),
+            Kind::Rewrite(rewrite) => self.decide_rewrite(rewrite),
+            Kind::Access(access) => {
+                let (allowed, rule) = decide_access(access, self.client());
+                Action::Access { allowed, rule }
+            }
+            Kind::RateLimit(table) => Action::Count(table),
+            Kind::Cors(cors) => {
+                let (change, allowed) = cors.decide(head);
+                Action::Cors { cors, change: cors.first_change + change, allowed }
+            }
+            Kind::BasicAuth { id, auth } => Action::Authenticate(*id, auth),
+            Kind::Files { index, pass } => {
+                let (files, spec) = (live.files.get(*index as usize)?, live.spec.files.get(*index as usize)?);
+                Action::Files { files, spec, pass: *pass }
+            }
+            Kind::Redirect { id, to, status, literal } => match self.location(to, literal.as_deref()) {
+                Ok(location) => Action::Redirect { id: *id, status: *status, location },
+                Err(HostMissing) => Action::Refuse(host_needed()),
+            },
+            Kind::Respond { id, respond } => Action::Respond(*id, respond),
+            Kind::Metrics => Action::Metrics,
+            Kind::Cache(rules) => Action::UseCache(*rules),
+            Kind::Proxy(index) => {
+                let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
+                Action::Forward(live.spec.proxies.get(*index as usize)?, cache)
+            }
+            Kind::Pages(index) => Action::RunPage(live.active.get(*index as usize)?),
+            Kind::Php(index) => match live.spec.php.get(*index as usize)? {
+                php if self.is_ambiguous_for(php) => Action::RefuseAmbiguous,
+                php => Action::RunScript(*index, php),
+            },
+        })
+    }
+
+    /// The action for a request that only an origin may handle, at a step that is not one.
+    fn decide_unusual(&self, step: &Step) -> Option<Action<'w>> {
+        let changes_target = matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_));
+        let responds = matches!(
+            step.kind,
+            Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
+        );
+        // A script may support more methods than this server, such as those of WebDAV.
+        if responds && is_extension(self.request.head) {
+            return Some(Action::Refuse(method_unknown()));
+        }
+        match self.request.head.target {
+            Target::Resource { path, query, .. } if (responds || changes_target) && self.facts.empty_segment => {
+                Some(Action::MergeSlashes(path, query))
+            }
+            _ => None,
+        }
+    }
+
+    /// The Location of a redirect to `to`, or `literal` if it does not depend on the request.
+    fn location(&self, to: &Template, literal: Option<&'w str>) -> Result<Cow<'w, str>, HostMissing> {
+        if let Some(literal) = literal {
+            return Ok(Cow::Borrowed(literal));
+        }
+        let mut location = encode_location(&to.render(&self.variables())?);
+        if to.is_path() {
+            keep_on_site(&mut location);
+        }
+        Ok(Cow::Owned(location))
+    }
+
+    /// The values that texts may take from the request.
+    pub(super) fn variables(&self) -> Variables<'_> {
+        let (path, query) = match self.request.head.target {
+            Target::Resource { path, query, .. } => (path, query),
+            _ => (&b"/"[..], None),
+        };
+        let rest = self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |Rest { rewrites, part }| {
+            let part_of = |path: &[u8]| raw_offset(path, part.start)..raw_offset(path, part.end);
+            match normalize_path(self.before.get(*rewrites as usize).unwrap_or(&self.path)) {
+                Cow::Borrowed(path) => Cow::Borrowed(&path[part_of(path)]),
+                Cow::Owned(path) => Cow::Owned(path[part_of(&path)].to_vec()),
+            }
+        });
+        let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
+        let client = self.request.client.map(|client| client.ip());
+        Variables { client, host_port, path, query, secure: self.request.secure, rest }
+    }
+
+    fn decide_rewrite(&self, rewrite: &Rewrite) -> Action<'w> {
+        let mut path = match rewrite {
+            Rewrite::StripPrefix(prefix) => {
+                let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
+                let begins = |path: &[u8]| {
+                    let rest = path.strip_prefix(prefix);
+                    !prefix.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+                };
+                let applies = begins(&self.decoded);
+                if self.readings.iter().any(|other| other.is_of_servers() && begins(&other.decoded) != applies) {
+                    return Action::RefuseAmbiguous;
+                }
+                if !applies {
+                    return Action::KeepPath;
+                }
+                let path = normalize_path(&self.path);
+                path[raw_offset(&path, prefix.len())..].to_vec()
+            }
+            Rewrite::To(template) => match template.render(&self.variables()) {
+                Ok(text) => text,
+                Err(HostMissing) => return Action::Refuse(host_needed()),
+            },
+        };
+        if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
+            path.truncate(fragment);
+        }
+        let mut query = None;
+        if let Some(mark) = path.iter().position(|&byte| byte == b'?') {
+            let mut written = path.split_off(mark + 1);
+            path.pop();
+            let has_query = matches!(rewrite, Rewrite::To(template) if template.has_query());
+            if let Some(requested) = self.query.as_deref()
+                && !(has_query || requested.is_empty() || written.is_empty())
+            {
+                written.push(b'&');
+                written.extend_from_slice(requested);
+            }
+            query = Some(written);
+        }
+        if !path.starts_with(b"/") {
+            path.insert(0, b'/');
+        }
+        path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+        Action::Rewrite(path, query)
+    }
+}
+
+/// Ensures that a path of this site remains one: with two leading slashes, or characters that browsers take for
+/// slashes, it would name a host, and the client determines `{rest}` and `{query}`.
+fn keep_on_site(location: &mut String) {
+    if let Some(path) = location.strip_prefix('/') {
+        let doubled = path.len() - path.trim_start_matches(['/', '\\']).len();
+        location.drain(1..=doubled);
+    }
+}

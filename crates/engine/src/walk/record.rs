@@ -1,0 +1,256 @@
+//! The recorder of `explain`: describes the actions of a request, and keeps it from effects outside this process.
+
+use super::Walk;
+use super::action::Action;
+use crate::explain::{Explanation, ProxyTold, StepTold};
+use crate::host::Match;
+use crate::spec::{FilesSpec, PageSpec, SiteSpec};
+use crate::step::{Kind, Mismatch, Step};
+use crate::text::Template;
+use flatout_cache::reason::NoStore;
+use flatout_cache::request::CacheRequest;
+use flatout_config::model::{FieldOp, Place, TryTarget};
+use flatout_fastcgi::Meaning;
+use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
+use flatout_net::handler::Reply;
+use flatout_net::root::{Named, Root};
+use flatout_proxy::explain::Sought;
+use flatout_proxy::forward::effective_host;
+use flatout_proxy::{CacheStep, ProxyStep};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Effect of a step on the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The route applies.
+    Matched,
+    /// The route does not apply.
+    NotMatched(Mismatch),
+    /// Another step's effect, in words.
+    Said(String),
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Matched => formatter.write_str("matches"),
+            Self::NotMatched(mismatch) => write!(formatter, "does not match: {}", mismatch.text()),
+            Self::Said(text) => formatter.write_str(text),
+        }
+    }
+}
+
+/// Records the actions of one request. While it does, nothing is counted, no password is verified, no origin or
+/// program receives a request, and steps that the index would skip are examined, too.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub(crate) explanation: Explanation,
+    /// Applied header operations, each with the place of its step.
+    pub(crate) changes: Vec<(Place, FieldOp)>,
+}
+
+impl Recorder {
+    pub(super) fn record_site(&mut self, site: &SiteSpec, matched: Match) {
+        let why = match matched {
+            Match::Exact => "it has the host's name",
+            Match::Suffix => "it has the longest `*.` name that fits the host",
+            Match::Any => "no other site has the host's name, and it is `*`",
+            Match::OnlySite => "the request names no host, and the listener has no other site",
+        };
+        self.explanation.site = Some((site.hosts.join(" "), why, site.place.clone()));
+    }
+
+    pub(super) fn record_page(&mut self, page: &PageSpec) {
+        self.explanation.page = Some((page.path.trim_start_matches('/').to_owned(), page.place.clone()));
+    }
+
+    /// Records `action`. Returns `Continue` if it may be performed, otherwise the reply that replaces it, if any.
+    pub(super) fn record(&mut self, walk: &Walk<'_>, step: &Step, action: &Action<'_>) -> ControlFlow<Option<Reply>> {
+        let mut flow = ControlFlow::Continue(());
+        let responds_elsewhere = || ControlFlow::Break(Some(Reply::later(std::future::pending())));
+        let text = match action {
+            Action::Enter(..) => return self.add_row(walk, step, Effect::Matched, flow),
+            Action::Skip(mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
+            Action::Refuse(_) => return flow,
+            Action::RefuseAmbiguous => "could match or not, depending on who reads the path: refused".to_owned(),
+            Action::MergeSlashes(..) => "the path has an empty segment".to_owned(),
+            Action::Change(change) => {
+                self.add_changes(walk, *change);
+                // A response that no step determines has the fields of `cors`, too.
+                if !matches!(step.kind, Kind::Header(_)) {
+                    return flow;
+                }
+                "in force from here".to_owned()
+            }
+            Action::UsePage(_) | Action::UseCache(_) => "in force from here".to_owned(),
+            Action::Hint(_) => "added".to_owned(),
+            Action::KeepPath => "does not apply: the path has no such beginning".to_owned(),
+            Action::Rewrite(path, _) => format!("the path is now {}", String::from_utf8_lossy(path)),
+            Action::Access { allowed, rule } => {
+                let verdict = if *allowed { "allowed" } else { "denied" };
+                match rule {
+                    Some(rule) => format!("{verdict} by rule {}", rule + 1),
+                    None => format!("{verdict}, as no rule is about the address"),
+                }
+            }
+            Action::Count(table) => {
+                flow = ControlFlow::Break(None);
+                let limit = table.limit();
+                let (requests, period_ms, burst) = (limit.requests, limit.period_ms, limit.burst);
+                format!("{requests} requests in {period_ms} ms, {burst} at once; this request is not counted")
+            }
+            Action::Cors { change, allowed, .. } => {
+                self.add_changes(walk, *change);
+                let text = match (allowed, walk.request.head.fields.first("origin")) {
+                    (true, _) => "allowed",
+                    (false, Some(_)) => "the origin is not among those allowed",
+                    (false, None) => "no origin is given",
+                };
+                text.to_owned()
+            }
+            Action::Authenticate(..) => {
+                flow = ControlFlow::Break(None);
+                "requires a name and password; assumed to be correct".to_owned()
+            }
+            Action::Files { spec, .. } => {
+                self.add_files(walk, spec);
+                format!("looks in {}", spec.settings.root.display())
+            }
+            Action::PassOn(refusal) => format!("{}: goes on", refusal.text),
+            Action::Redirect { status, location, .. } => format!("responds with {status} to {location}"),
+            Action::Respond(_, settings) => format!("answers {}", settings.status),
+            Action::Metrics => "responds with the metrics".to_owned(),
+            Action::Forward(proxy, cache) => {
+                flow = responds_elsewhere();
+                self.explanation.proxy = Some(explain_forwarding(walk, step, proxy, *cache));
+                format!("asks {}", proxy.describe())
+            }
+            Action::RunPage(folder) => {
+                if let Some(name) = folder.name_of(&walk.decoded, walk.facts) {
+                    flow = responds_elsewhere();
+                    self.explanation.runs = true;
+                    self.explanation.outcome = ("page", "An active page responds; its code determines the response.");
+                    format!("runs {}", folder.step().folder().join(name).display())
+                } else {
+                    flow = ControlFlow::Break(None);
+                    "no page has this name: passes on".to_owned()
+                }
+            }
+            Action::RunScript(_, php) => match php.step.find(&walk.decoded) {
+                Meaning::Pass(reason) => format!("{}: goes on", reason.text()),
+                Meaning::Slash => "redirects to the folder's path with a trailing slash".to_owned(),
+                Meaning::Script(script, rest) => {
+                    flow = responds_elsewhere();
+                    self.explanation.runs = true;
+                    self.explanation.outcome = ("php", "A script responds; its code determines the response.");
+                    let path_info = walk.decoded.get(rest).unwrap_or_default();
+                    let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
+                    let suffix = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
+                    format!("has {} run {}{suffix}", php.step.describe(), php.step.show_file(&script))
+                }
+            },
+        };
+        self.add_row(walk, step, Effect::Said(text), flow)
+    }
+
+    /// Adds a row for `step`. Returns `flow`.
+    fn add_row<F>(&mut self, walk: &Walk<'_>, step: &Step, effect: Effect, flow: F) -> F {
+        let (place, written) = (step.place.clone(), step.written.to_string());
+        self.explanation.steps.push(StepTold { place, depth: walk.depth, written, effect });
+        flow
+    }
+
+    fn add_changes(&mut self, walk: &Walk<'_>, change: u32) {
+        if let Some(change) = walk.live.spec.changes.get(change as usize) {
+            self.changes.extend(change.fields.iter().map(|field| (change.place.clone(), field.clone())));
+        }
+    }
+
+    /// Adds the names that `spec` looks up: the path, its index files, and the try targets.
+    fn add_files(&mut self, walk: &Walk<'_>, spec: &FilesSpec) {
+        let (decoded, root, variables) = (&walk.decoded, spec.settings.root.display(), walk.variables());
+        let mut names = vec![decoded.clone()];
+        if decoded.is_empty() || decoded.ends_with(b"/") {
+            names.extend(spec.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
+        }
+        names.extend(spec.settings.try_targets.iter().filter_map(|target| {
+            let TryTarget::File(text) = target else { return None };
+            let path = Template::new(text).render(&variables).ok()?;
+            let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+            let mut decoded = Vec::new();
+            decode_path(path, &mut decoded).ok().map(|_| decoded)
+        }));
+        self.explanation.files.extend(
+            names
+                .iter()
+                .map(|name| (format!("{root}/{}", String::from_utf8_lossy(name)), describe_name(&spec.root, name))),
+        );
+    }
+}
+
+/// The upstream request, and the state of the store, which is filled only in a running process.
+fn explain_forwarding(
+    walk: &Walk<'_>,
+    step: &Step,
+    proxy: &Arc<ProxyStep>,
+    cache: Option<&Arc<CacheStep>>,
+) -> ProxyTold {
+    let (request, path, query) = (walk.request, &*walk.path, walk.query.as_deref());
+    let refusal = match cache {
+        None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
+        Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
+    };
+    let kept = cache.zip(effective_host(request.head)).and_then(|(cache, authority)| {
+        let forwarding = proxy.forwarding(request.client.map(|client| client.ip()));
+        let request = CacheRequest {
+            method: request.head.method.as_str(),
+            secure: request.secure,
+            authority,
+            path,
+            query,
+            fields: request.head.fields,
+            has_content: false,
+            forwarding: &forwarding,
+        };
+        walk.live.spec.accelerator.explain(proxy, cache, &Sought { request, now: walk.now })
+    });
+    let mut target = String::from_utf8_lossy(path).into_owned();
+    if let Some(query) = query {
+        target.push('?');
+        target.push_str(&String::from_utf8_lossy(query));
+    }
+    ProxyTold {
+        origins: proxy.describe(),
+        balance: proxy.describe_balance(),
+        realm: proxy.realm().to_owned(),
+        refusal,
+        kept,
+        unknown: None,
+        place: step.place.clone(),
+        target,
+    }
+}
+
+/// The kernel's result for `name` below `root`.
+fn describe_name(root: &Root, name: &[u8]) -> String {
+    match root.identify(name) {
+        Ok(Named::File(identity)) => {
+            let media = flatout_serve::media::content_type(name);
+            let readable = match root.open_file(name) {
+                Ok(_) => "",
+                Err(_) => ", which may not be read",
+            };
+            format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
+        }
+        Ok(Named::Folder) => "a folder".to_owned(),
+        Err(fault) => flatout_serve::outcome::FileOutcome::from(fault)
+            .text()
+            .split(": ")
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('.')
+            .to_owned(),
+    }
+}
