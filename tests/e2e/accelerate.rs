@@ -238,7 +238,7 @@ fn a_running_cache_is_purged_and_shown() {
         (output.status.code(), said(&output))
     };
     assert_eq!(ask(&["purge", "--all"]), (Some(0), "0 objects purged\n".to_owned()));
-    assert_eq!(ask(&["purge", "http://a.example/", "--soft"]), (Some(0), "0 objects made stale\n".to_owned()));
+    assert_eq!(ask(&["purge", "http://a.example/", "--soft"]), (Some(0), "0 objects marked as stale\n".to_owned()));
     let (code, json) = ask(&["purge", "--tag", "a", "--dry-run", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let expected =
