@@ -32,10 +32,10 @@ build: ## the release binary, target/release/flatout
 	@cargo build --release --package flatout
 
 .PHONY: bench-peers
-bench-peers: ## our cost beside other servers, caches and wrk, into docs/performance.md (ARGS=--quick)
+bench-peers: ## the cost of flatout beside other servers, caches and load generators: suites/peers.kdl (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
-	@cargo xtask bench-peers $(ARGS)
+	@target/release/flatout suite run suites/peers.kdl suites/query.kdl $(ARGS)
 
 .PHONY: fmt
 fmt: ## format every source file

@@ -174,10 +174,9 @@ fn group(path: &Path) -> Result<PageSet, Failure> {
     } else {
         path.file_name().map(PathBuf::from).unwrap_or_default()
     };
-    let name = name
-        .to_str()
-        .filter(|name| is_page(name))
-        .ok_or_else(|| Failure::usage(format!("{} is no page: pages are *.lhtml, scripts *.luau", path.display())))?;
+    let name = name.to_str().filter(|name| is_page(name)).ok_or_else(|| {
+        Failure::usage(format!("{} is not a page: pages are *.lhtml, scripts *.luau", path.display()))
+    })?;
     Ok(PageSet { folder, names: vec![name.to_owned()] })
 }
 

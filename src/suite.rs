@@ -49,6 +49,7 @@ const END_TIMEOUT: Duration = Duration::from_mins(1);
   flatout suite run suites/coyote.kdl --quick        verify that everything works
   flatout suite run suites/coyote.kdl --out coyote   run the experiment and write its results to a folder
   flatout suite judge coyote                         evaluate the checks again
+  flatout suite tables coyote                        print the results as Markdown tables
 
 To resume an interrupted suite, run the same command again.
 
@@ -71,6 +72,7 @@ enum SuiteVerb {
     List(ListArgs),
     Check(CheckArgs),
     Judge(JudgeArgs),
+    Tables(TablesArgs),
     #[command(hide = true)]
     Probe(ProbeArgs),
 }
@@ -156,6 +158,14 @@ struct JudgeArgs {
     color: Color,
 }
 
+/// Print the results of a run as Markdown tables
+#[derive(Args, Debug)]
+struct TablesArgs {
+    /// Folder of the run
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
 /// Check from within a testbed whether a server is ready
 #[derive(Args, Debug)]
 struct ProbeArgs {
@@ -175,6 +185,10 @@ pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
         SuiteVerb::List(args) => list(args),
         SuiteVerb::Check(args) => check(args),
         SuiteVerb::Judge(args) => judge(args),
+        SuiteVerb::Tables(args) => match bundle::read(&args.folder) {
+            Ok(report) => printed(&flatout_suite::report::tables(&report)),
+            Err(error) => complain(&error.to_string(), FAILED),
+        },
         SuiteVerb::Probe(args) => match server::ready::probe(args.address, args.path.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(text) => {

@@ -78,7 +78,7 @@ impl Origin {
         Self { port, processes: vec![start_nginx(folder, port, server)] }
     }
 
-    /// An application of PHP below `root` on nginx and PHP-FPM. `front` is what nginx does with what is no file, as in
+    /// An application of PHP below `root` on nginx and PHP-FPM. `front` is what nginx does with what is not a file, as in
     /// `try_files`; `lines` stand in PHP-FPM's pool.
     pub(super) fn php(folder: &Folder, root: &Path, front: &str, lines: &str) -> Self {
         let (fpm_port, port) = (free_port(), free_port());

@@ -106,7 +106,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["purge"], "were not provided"),
         (&["purge", "/news"], "`/news` is not a URL; write the complete URL"),
         (&["purge", "ftp://a/"], "neither http nor https"),
-        (&["purge", "--tag", "a b"], "is no tag"),
+        (&["purge", "--tag", "a b"], "is not a tag"),
         (&["purge", "--host", "a/b"], "is not a host"),
         (&["purge", "--all", "--tag", "a"], "cannot be used with"),
         (&["purge", "--prefix", "/blog/"], "`/blog/` is not a URL; write the complete URL"),

@@ -294,7 +294,7 @@ fn ranges_at_the_edges() {
     // RFC 9110 §15.3.7.2: ranges with less between them than a part's head are joined.
     let joined = get(&server, "/a.txt", "Range: bytes=0-1,4-5\r\n");
     assert_eq!((joined.status, joined.field("content-range")), (206, Some("bytes 0-5/10")));
-    // RFC 9110 §14.2: what is no range, or of another unit, may be ignored.
+    // RFC 9110 §14.2: what is not a range, or of another unit, may be ignored.
     for range in ["bytes=5-2", "bytes=a-b", "bytes=", "bytes", "items=0-1", "bytes=--1"] {
         let response = get(&server, "/a.txt", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.body.as_slice()), (200, TEXT), "{range}");

@@ -257,3 +257,31 @@ fn every_example_of_a_configuration_is_valid() {
         assert_eq!(format::format("example", example).unwrap(), example);
     }
 }
+
+/// The tables in docs/performance.md are those of the kept results; `FLATOUT_BLESS=1` writes them.
+#[test]
+fn the_tables_of_performance_are_those_of_kept_results() {
+    const BEGIN: &str = "<!-- tables: ";
+    const END: &str = "<!-- end of tables -->";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(root.join("docs/performance.md")).unwrap();
+    let mut parts = document.split(BEGIN);
+    let mut made = parts.next().unwrap().to_owned();
+    for part in parts {
+        let (folder, rest) = part.split_once(" -->\n").unwrap();
+        let (_, rest) = rest.split_once(END).unwrap();
+        let unpacked = super::harness::Folder::new();
+        let packed = root.join(folder).join("suite.json.xz");
+        let xz = std::process::Command::new("xz").args(["--decompress", "--stdout"]).arg(&packed).output().unwrap();
+        assert!(xz.status.success(), "{}: {}", packed.display(), String::from_utf8_lossy(&xz.stderr));
+        unpacked.write("suite.json", &xz.stdout);
+        let tables = super::harness::flatout().args(["suite", "tables"]).arg(unpacked.path()).output().unwrap();
+        assert!(tables.status.success(), "{}", String::from_utf8_lossy(&tables.stderr));
+        let tables = String::from_utf8(tables.stdout).unwrap();
+        write!(made, "{BEGIN}{folder} -->\n{}\n\n{END}{rest}", tables.trim_end()).unwrap();
+    }
+    if std::env::var_os("FLATOUT_BLESS").is_some() {
+        return std::fs::write(root.join("docs/performance.md"), &made).unwrap();
+    }
+    assert!(made == document, "docs/performance.md is not what the kept results say: FLATOUT_BLESS=1 writes it");
+}

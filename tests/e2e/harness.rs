@@ -135,7 +135,7 @@ impl Server {
         }
         let Some(&(_, address)) = listeners.first() else {
             let _ = child.kill();
-            panic!("the first line is no URL: {line:?}; {}", stderr.join().unwrap());
+            panic!("the first line is not a URL: {line:?}; {}", stderr.join().unwrap());
         };
         // Left open, so that nothing that is said later fails.
         child.stdout = Some(stdout.into_inner());

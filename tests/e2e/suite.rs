@@ -1,5 +1,6 @@
 //! `flatout suite`: experiments as files, with the real binary, real servers and real networks.
 
+mod clients;
 mod faults;
 mod files;
 mod five;

@@ -1,6 +1,6 @@
 //! The lab's own figures: how late it begins what is due, how flat its memory is, how many connections it holds.
 //!
-//! The server is pinned to one core and the client to another, as in `bench-peers`; run it on a machine that does nothing
+//! The server is pinned to one core and the client to another, as in `suites/peers.kdl`; run it on a machine that does nothing
 //! else. What is printed is to be quoted with the machine's name.
 
 use crate::failure::{Context, Outcome};

@@ -3,7 +3,6 @@
 //! Nothing here ships in the product, and nothing here is needed to build it. A check lives in a file of its
 //! own and has a unit test that shows it failing on a bad sample: a check that cannot fail is a defect.
 
-mod bench_peers;
 mod cache_tests;
 mod ci;
 mod docs_commands;
@@ -27,8 +26,6 @@ usage: cargo xtask NAME [OPTIONS]
   reasons         write the tables of docs/reasons.md and the codes of docs/config.md from the code
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
-  bench-peers     our cost beside the bare loop and other servers; a whole run writes docs/performance.md
-                  (`bench-peers --help` lists its options)
   lab-figures     how late the lab begins what is due, and how flat its memory is
   store-restart   how soon a million kept answers are served again after kill -9
   cache-tests     http-cache-tests against the release binary and its peers; writes docs/conformance.md";
@@ -55,7 +52,6 @@ fn run(args: &[String]) -> Outcome<()> {
         "reasons" => ci::write_reasons(),
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),
-        "bench-peers" => bench_peers::run(rest),
         "lab-figures" => lab_figures::run(rest),
         "store-restart" => store_restart::run(rest),
         "cache-tests" => cache_tests::run(rest),

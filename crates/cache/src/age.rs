@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(initial_age_s(0, 1000, 1000, 1000), 0);
         assert_eq!(initial_age_s(0, 900, 1000, 1002), 102, "apparent age");
         assert_eq!(initial_age_s(200, 900, 1000, 1002), 202, "Age and the delay");
-        assert_eq!(initial_age_s(5, 2000, 1000, 1000), 5, "a Date ahead of us is no negative age");
+        assert_eq!(initial_age_s(5, 2000, 1000, 1000), 5, "a Date ahead of us is not a negative age");
         assert_eq!(initial_age_s(0, 1000, 1010, 1000), 0, "a clock that went back");
         assert_eq!(initial_age_s(SECONDS_MAX, i64::MIN, i64::MIN, i64::MAX), SECONDS_MAX);
         assert_eq!(current_age_s(10, 1000, 1005), 15);

@@ -58,7 +58,7 @@ impl Invalidation {
     }
 }
 
-/// Returns whether `method` is registered as safe (RFC 9110 §9.2.1), except PRI, which is no request method. Unknown
+/// Returns whether `method` is registered as safe (RFC 9110 §9.2.1), except PRI, which is not a request method. Unknown
 /// methods are unsafe.
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")

@@ -119,7 +119,7 @@ pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules
     if stored.flags.any(Flags::SHARED) {
         return Ok(());
     }
-    // RFC 9111 §3.5 accepts `must-revalidate` alone for a request with Authorization; it is no lifetime.
+    // RFC 9111 §3.5 accepts `must-revalidate` alone for a request with Authorization; it is not a lifetime.
     if request.field("authorization").is_some() {
         return Err(NoStore::Authorization);
     }
@@ -305,7 +305,7 @@ fn describe_fields(
 /// stale-while-revalidate=600` would be meaningless.
 ///
 /// The configured defaults extend a lifetime, so they require one. A response that was never fresh, such as a page
-/// with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is no lifetime
+/// with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is not a lifetime
 /// either.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {

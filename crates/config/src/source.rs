@@ -17,7 +17,7 @@ pub trait Sources {
     /// A name by which the same file is known again, however it is reached.
     fn identify(&self, path: &Path) -> PathBuf;
 
-    /// A variable of the environment; `None` when it is not set or is no text.
+    /// A variable of the environment; `None` when it is not set or is not text.
     fn variable(&self, name: &str) -> Option<String>;
 }
 

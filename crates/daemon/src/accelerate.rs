@@ -211,7 +211,7 @@ impl StoreView for View {
         for (reason, value) in self.accelerator.not_kept_counts().into_iter().filter(|(_, value)| *value > 0) {
             rows.push(MetricRow {
                 name: "cache_not_stored",
-                help: "Answers of origins that were not stored, by reason.",
+                help: "Responses of origins that were not stored, by reason.",
                 kind: MetricKind::Counter,
                 labels: vec![("reason", reason.name().to_owned())],
                 value,

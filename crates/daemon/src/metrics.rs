@@ -70,7 +70,7 @@ impl Rows {
             "Times that no connection could be accepted because descriptors had run out.",
             sum(|c| &c.accepts_without_descriptor),
         );
-        rows.counter("accepts_failed", "Times that accept failed otherwise.", sum(|c| &c.accepts_failed));
+        rows.counter("accepts_failed", "Failures of accept for other reasons.", sum(|c| &c.accepts_failed));
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
         rows.counter("tls_handshakes", "TLS handshakes completed, including resumed ones.", sum(|c| &c.tls_handshakes));
         rows.counter("tls_resumptions", "TLS handshakes that resumed a session.", sum(|c| &c.tls_resumptions));

@@ -94,7 +94,7 @@ fn parse_host(text: &str) -> Result<String, String> {
     if text.len() > NAME_BYTES_MAX || flatout_http::host::check_host(text.as_bytes()).is_err() {
         return Err(format!("`{text}` is not a host: write example.com, or example.com:8080"));
     }
-    // An empty port is no port (RFC 9110 §4.2.3).
+    // An empty port is not a port (RFC 9110 §4.2.3).
     Ok(text.strip_suffix(':').unwrap_or(text).to_ascii_lowercase())
 }
 
@@ -130,7 +130,7 @@ impl PurgeScope {
     pub fn tag(text: &str) -> Result<Self, String> {
         let parts = |character: char| character.is_whitespace() || character.is_control() || character == ',';
         if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(parts) {
-            return Err(format!("`{text}` is no tag: 1 to {NAME_BYTES_MAX} bytes without spaces and commas"));
+            return Err(format!("`{text}` is not a tag: 1 to {NAME_BYTES_MAX} bytes without spaces and commas"));
         }
         Ok(Self::Tag(text.to_owned()))
     }
@@ -258,10 +258,10 @@ mod tests {
             ("soft", "say what to purge"),
             ("all&tag=x", "at a time"),
             ("tag=x&tag=y", "at a time"),
-            ("tag=", "is no tag"),
-            ("tag=a%20b", "is no tag"),
-            ("tag=a,b", "is no tag"),
-            ("tag=a%00", "is no tag"),
+            ("tag=", "is not a tag"),
+            ("tag=a%20b", "is not a tag"),
+            ("tag=a,b", "is not a tag"),
+            ("tag=a%00", "is not a tag"),
             ("tag=%f", "percent-encoded"),
             ("tag=%ff", "percent-encoded"),
             ("url=/a", "not a URL"),

@@ -37,7 +37,7 @@ impl HeadError {
         match self {
             Self::TooLarge => "the head is too large",
             Self::StatusLine => "the script writes a status line of its own (NPH)",
-            Self::Field => "a line of the head is no field",
+            Self::Field => "a line of the head is not a field",
             Self::Status => "the Status is not a number from 200 to 599, or there are two",
             Self::ContentLength => "the Content-Length is not a number, or there are two",
             Self::Doubled => "a field that may occur once occurs twice",

@@ -58,7 +58,7 @@ impl PassReason {
         match self {
             Self::ScriptMissing => "there is no such script",
             Self::Hidden => "the name is hidden",
-            Self::File => "a file that is no script",
+            Self::File => "a file that is not a script",
             Self::NoScript => "the path names no script",
         }
     }

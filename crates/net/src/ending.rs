@@ -11,7 +11,7 @@ flatout_reason::reasons! {
     ClientClosed, "client_closed", false, "The client closed an idle connection.";
     NotPersistent, "not_persistent", false, "The client requested that the connection be closed, or its HTTP version implies it.";
     Draining, "draining", false, "The server is stopping, and no request was in progress.";
-    IdleTimeout, "idle_timeout", false, "No request began within the idle timeout.";
+    IdleTimeout, "idle_timeout", false, "No request started within the idle timeout.";
     HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the response is 408.";
     BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the response is 408.";
     WriteTimeout, "write_timeout", true, "The client read no byte of a response within the write timeout.";

@@ -60,6 +60,7 @@ pub mod shared;
 pub mod socket;
 pub mod spool;
 pub mod stream;
+pub mod task_deadlines;
 pub mod timer;
 pub mod tls;
 pub(crate) mod transport;

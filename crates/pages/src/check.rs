@@ -43,7 +43,7 @@ pub(crate) fn error_of(fault: OpenFault) -> io::Error {
         OpenFault::NotFound => io::ErrorKind::NotFound.into(),
         OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
         OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
-        OpenFault::NotAFile => io::Error::other("it is no regular file"),
+        OpenFault::NotAFile => io::Error::other("it is not a regular file"),
         OpenFault::NoDescriptor => io::Error::other("no file descriptor is left"),
         OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
     }

@@ -4,7 +4,6 @@ use crate::answer;
 use crate::api;
 use crate::api::budget::RequestBudget;
 use crate::backlog::BacklogFull;
-use crate::deadlines::{Deadline, Deadlines};
 use crate::dev;
 use crate::outcome::PageOutcome;
 use crate::page::Page;
@@ -20,6 +19,7 @@ use flatout_net::ending::CloseReason;
 use flatout_net::response::{Body, Response, Segment};
 use flatout_net::routed::{HeaderPolicy, Refusal};
 use flatout_net::stream::{ContentEvent, ContentSource, Stream};
+use flatout_net::task_deadlines::{DeadlineTable, DeadlineTimer};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::mem;
@@ -144,6 +144,9 @@ pub(crate) enum DriveResult {
     Failed(Box<RunFailure>),
 }
 
+/// Interval of the scans for deadlines of waiting runs, in milliseconds: a run may end this late.
+const SWEEP_INTERVAL_MS: u64 = 100;
+
 /// A run in progress.
 pub(crate) struct Driving {
     /// `None` while it is queued.
@@ -156,8 +159,8 @@ pub(crate) struct Driving {
     /// Start of a wait for its client, to send content or to take output, which does not count against the deadline.
     excused_since_ms: Option<u64>,
     /// Its entry in the worker's deadlines, while it waits.
-    deadline: Option<Deadline>,
-    deadlines: Rc<Deadlines>,
+    timer: Option<DeadlineTimer>,
+    deadlines: Rc<DeadlineTable>,
 }
 
 enum RunState {
@@ -182,7 +185,7 @@ impl Driving {
             resumes: 0,
             due_ms,
             excused_since_ms: None,
-            deadline: None,
+            timer: None,
             deadlines,
         }
     }
@@ -196,21 +199,26 @@ impl Driving {
         let now_ms = Now::read().monotonic_ms;
         match came {
             Poll::Ready(_) => {
-                self.deadline = None;
+                self.timer = None;
                 self.excused_since_ms = Some(now_ms);
             }
             Poll::Pending if matches!(&self.state, RunState::Waiting(wanted) if wanted.is_of_client()) => {
-                self.deadline = None;
+                self.timer = None;
                 self.excused_since_ms = Some(now_ms);
             }
             Poll::Pending if now_ms >= self.due_ms => {
-                self.deadline = None;
+                self.timer = None;
                 return self.expire();
             }
-            Poll::Pending => match &self.deadline {
-                Some(deadline) => deadline.renew(self.due_ms, context.waker()),
-                None => self.deadline = Some(self.deadlines.wait(self.due_ms, context.waker())),
-            },
+            Poll::Pending => {
+                self.deadlines.keep_swept(SWEEP_INTERVAL_MS);
+                let timer = self.timer.get_or_insert_with(|| DeadlineTimer::new(&self.deadlines));
+                timer.begin_until(self.due_ms);
+                if timer.poll_expired(context).is_ready() {
+                    // By another clock than the one above.
+                    context.waker().wake_by_ref();
+                }
+            }
         }
         came
     }

@@ -13,7 +13,7 @@
 //! | [`step`], [`open`] | a `pages` or `page` step, shared by all workers; its databases and other resources |
 //! | [`folder`], `page` | from a path to a compiled and validated page; one page |
 //! | [`worker`] | handling a request on one worker |
-//! | `job`, `queue`, `deadlines` | runs that continue later, their scheduling and deadlines |
+//! | `job`, `queue` | runs that continue later, and their scheduling |
 //! | [`mod@check`] | compiling pages without running them; a folder of them on disk |
 //! | [`backlog`] | output buffered for clients, and its bounds |
 //! | `answer`, `dev` | heads and contents; errors in the browser, and automatic reload |
@@ -25,7 +25,6 @@ mod answer;
 pub mod api;
 pub mod backlog;
 pub mod check;
-mod deadlines;
 mod dev;
 pub mod exchange;
 pub mod folder;

@@ -7,7 +7,6 @@ use crate::api::budget::RequestBudget;
 use crate::api::refusal::PageRefusal;
 use crate::api::{self, Api, ApiSettings, LogLevel, LogLine};
 use crate::backlog::{BacklogFull, BufferedOutput};
-use crate::deadlines::Deadlines;
 use crate::dev;
 use crate::exchange::Exchange;
 use crate::folder::{PageFolder, PageLookup};
@@ -27,6 +26,7 @@ use flatout_net::clock::Now;
 use flatout_net::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
 use flatout_net::response::{Body, Response};
 use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
+use flatout_net::task_deadlines::DeadlineTable;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::ready;
@@ -60,7 +60,7 @@ pub struct PagesWorker {
     /// The buffer for small contents.
     spare: RefCell<Rc<Vec<u8>>>,
     queue: Rc<RunQueue>,
-    deadlines: Rc<Deadlines>,
+    deadlines: Rc<DeadlineTable>,
     waiting: Cell<usize>,
 }
 
@@ -325,7 +325,7 @@ impl PagesWorker {
         &self.queue
     }
 
-    pub(crate) const fn deadlines(&self) -> &Rc<Deadlines> {
+    pub(crate) const fn deadlines(&self) -> &Rc<DeadlineTable> {
         &self.deadlines
     }
 

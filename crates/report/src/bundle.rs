@@ -115,7 +115,7 @@ pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     let length = fs::metadata(&path).map_err(failed)?.len();
     if length > RESULT_BYTES_MAX {
         return Err(failed(io::Error::other(format!(
-            "it has {length} bytes, and no result has more than {RESULT_BYTES_MAX}"
+            "it has {length} bytes, more than the limit of {RESULT_BYTES_MAX}"
         ))));
     }
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {

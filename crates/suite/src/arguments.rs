@@ -30,6 +30,8 @@ pub struct CommandLine {
 pub fn command_lines(suite: &Suite, step: &Step) -> Vec<CommandLine> {
     let (mut lines, mut known) = (Vec::new(), HashSet::new());
     let is_taken = |word: &Placed| names(&word.text).any(|name| step.takes.iter().any(|take| take.name == name.name));
+    let servers = || step.servers.iter().filter_map(|server| suite.server(&server.text));
+    let scheme = if servers().any(|server| server.tls) { "https" } else { "http" };
     for values in combinations(suite, step, false) {
         let value = |name: Name<'_>| {
             let known = values.iter().find(|(other, _)| name.of.is_none() && other == name.name);
@@ -42,7 +44,7 @@ pub fn command_lines(suite: &Suite, step: &Step) -> Vec<CommandLine> {
         };
         let paths = [&step.path].into_iter().chain(step.paths.iter().map(|(_, path)| path));
         for path in paths {
-            let url = format!("http://{ADDRESS}{}", expand(&path.text, &value));
+            let url = format!("{scheme}://{ADDRESS}{}", expand(&path.text, &value));
             let first = Some(&step.first).filter(|first| !first.is_empty());
             for own in first.into_iter().chain([&step.bench]) {
                 let filled: Vec<String> = own.iter().map(|word| expand(&word.text, &value)).collect();

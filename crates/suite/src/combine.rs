@@ -40,6 +40,7 @@ pub fn texts_of(server: &Server) -> impl Iterator<Item = &Placed> {
         .map(|config| &config.content)
         .chain(&server.start)
         .chain(server.environment.iter().map(|(_, value)| value))
+        .chain(server.values.iter().map(|(_, value)| value))
         .chain(server.ready.path.iter())
         .chain(server.ready.socket.iter())
 }
@@ -49,6 +50,8 @@ fn texts_of_step<'s>(suite: &'s Suite, step: &'s Step) -> Vec<&'s Placed> {
     let mut texts: Vec<&Placed> = vec![&step.path];
     texts.extend(step.paths.iter().map(|(_, path)| path));
     texts.extend(step.first.iter().chain(&step.bench));
+    texts.extend(step.clients.iter().flat_map(|client| &client.arguments));
+    texts.extend(step.expect.iter().flat_map(|expect| expect.file.iter().chain(&expect.send)));
     texts.extend(step.takes.iter().map(|take| &take.times));
     if let Some(testbed) = step.testbed.as_ref().and_then(|name| suite.testbed(&name.text)) {
         texts.extend([&testbed.mtu, &testbed.rate, &testbed.delay, &testbed.cpu].into_iter().flatten());

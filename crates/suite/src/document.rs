@@ -173,6 +173,12 @@ pub struct StepEntry {
     pub servers: Vec<String>,
     /// Arguments of the bench, as the suite has them.
     pub bench: Vec<String>,
+    /// Other clients than `flatout bench`: the command line and version of each.
+    #[serde(default)]
+    pub clients: Vec<String>,
+    /// The servers beside which the report shows the others; without any, the first one.
+    #[serde(default)]
+    pub compare: Vec<String>,
     /// The measurements: combinations of the variables' values in order, and within each the servers.
     pub cells: Vec<Cell>,
     /// Why the whole step was left out.

@@ -63,7 +63,7 @@ impl Maker<'_> {
         match piece {
             FixturePart::Bytes { name, bytes } => self.each(&[name, bytes], |values| {
                 let (file, text) = (self.fill(name, values), self.fill(bytes, values));
-                let length = parse_length(&text).ok_or_else(|| format!("{text:?} is no length in bytes"))?;
+                let length = parse_length(&text).ok_or_else(|| format!("{text:?} is not a length in bytes"))?;
                 write_random(&below(folder, &file)?, length).map_err(|error| format!("{file}: {error}"))
             }),
             FixturePart::Text { name, content, bytes } => {
@@ -77,6 +77,15 @@ impl Maker<'_> {
                     };
                     fs::write(below(folder, &file)?, text).map_err(|error| format!("{file}: {error}"))
                 })
+            }
+            FixturePart::Certificate { name, key } => {
+                let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+                let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
+                // Servers read the key after they have given up root's rights.
+                for (file, text) in [(name, made.cert.pem()), (key, made.signing_key.serialize_pem())] {
+                    fs::write(below(folder, &file.text)?, text).map_err(|error| format!("{}: {error}", file.text))?;
+                }
+                Ok(())
             }
             FixturePart::Folder { from } => {
                 let beside = self.suite.file.parent().unwrap_or(Path::new(""));
@@ -150,7 +159,7 @@ fn grow(text: &str, bytes: &str) -> Result<String, String> {
     /// Upper bound of data held in memory, in bytes.
     const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
     let wanted = parse_length(bytes).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
-    let wanted = wanted.ok_or_else(|| format!("{bytes:?} is no length of a text in bytes"))? as usize;
+    let wanted = wanted.ok_or_else(|| format!("{bytes:?} is not a length of a text in bytes"))? as usize;
     let (before, after) = text.split_once("{fill}").ok_or("a text of a given length needs `{fill}`")?;
     let room = wanted
         .checked_sub(before.len() + after.len())

@@ -11,7 +11,7 @@ mod testbed;
 pub use check::{Against, Bound, Check, Where};
 pub use fixture::{Fixture, FixturePart};
 pub use server::{ConfigFile, Program, Ready, Server, VersionAsked};
-pub use step::{Step, Take};
+pub use step::{Client, Expectation, ExpectedField, Reach, Step, Take};
 pub use testbed::Testbed;
 
 use flatout_config::model::Place;

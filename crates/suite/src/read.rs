@@ -15,7 +15,7 @@ mod tests;
 use crate::model::{Cores, Placed, Quick, Suite, Testbed, Variable};
 use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::source::Sources;
-use flatout_config::syntax::{FILE_BYTES_MAX, Node, parse_document};
+use flatout_config::syntax::{FILE_BYTES_MAX, Node, Value, parse_document};
 use flatout_config::{Code, Diagnostics};
 use refer::References;
 use std::path::Path;
@@ -164,7 +164,7 @@ impl Reader<'_> {
                 suite.fixtures.push(fixture);
             }
             "server" => {
-                let server = self.server(node);
+                let server = self.server(node, &suite.servers);
                 self.known("server", &server.name, node);
                 suite.servers.push(server);
             }
@@ -241,15 +241,19 @@ impl Reader<'_> {
         self.no_arguments(node, "cores server=0 client=1");
         let mut of = |name: &str| {
             let property = node.properties.iter().find(|property| property.name == name)?;
-            let text = self.word(&property.value)?;
-            let cores = parse_cores(&text);
-            if cores.is_none() {
-                let message = format!("{text:?} is no list of cores");
-                self.report.add(Code::WordUnknown, property.value.span, message).note("as in: 0, \"0,2\" or \"0-3\"");
-            }
-            cores
+            self.core_list(&property.value)
         };
         Cores { server: of("server").unwrap_or_default(), client: of("client").unwrap_or_default() }
+    }
+
+    fn core_list(&mut self, value: &Value) -> Option<Vec<usize>> {
+        let text = self.word(value)?;
+        let cores = parse_cores(&text);
+        if cores.is_none() {
+            let message = format!("{text:?} is not a list of cores");
+            self.report.add(Code::WordUnknown, value.span, message).note("as in: 0, \"0,2\" or \"0-3\"");
+        }
+        cores
     }
 
     fn testbed(&mut self, node: &Node) -> Testbed {

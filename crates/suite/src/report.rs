@@ -14,6 +14,7 @@ mod rank;
 mod repeat;
 mod seeds;
 mod steps;
+mod tables;
 mod text;
 mod unsound;
 
@@ -47,6 +48,11 @@ pub fn write(report: &SuiteReport, folder: &Path) -> io::Result<()> {
 /// The same in short, for a terminal.
 pub fn text(report: &SuiteReport, style: Style) -> String {
     text::text(report, style)
+}
+
+/// The tables of all steps as Markdown, for documents.
+pub fn tables(report: &SuiteReport) -> String {
+    tables::tables(report)
 }
 
 /// The result of all checks, in one sentence.

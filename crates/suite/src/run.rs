@@ -4,6 +4,7 @@
 mod bench;
 mod cell;
 mod engine;
+mod expect;
 mod fill;
 mod host;
 pub mod progress;

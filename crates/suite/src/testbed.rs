@@ -225,7 +225,7 @@ const MTU_MAX: u64 = 65_535;
 /// The problem with an MTU, if any.
 pub fn mtu_fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|mtu: u64| (MTU_MIN..=MTU_MAX).contains(&mtu));
-    (!fits).then(|| format!("{text:?} is no MTU: it is {MTU_MIN} to {MTU_MAX} bytes"))
+    (!fits).then(|| format!("{text:?} is not an MTU: it is {MTU_MIN} to {MTU_MAX} bytes"))
 }
 
 /// The problem with a rate, if any.

@@ -32,6 +32,8 @@ reasons! {
     TakenMissing, "taken-missing", false, "A figure of an earlier step that it builds upon is missing.";
     BenchFailed, "bench-failed", true, "The measurement failed.";
     BenchHung, "bench-hung", true, "The measurement did not end.";
+    ResponseWrong, "response-wrong", true, "The response is not the expected one.";
+    ReachWrong, "reach-wrong", true, "More or fewer requests than expected reached another server.";
     RequestsFailed, "requests-failed", true, "Requests failed.";
     Interrupted, "interrupted", true, "The suite was interrupted.";
     HistoryUnreadable, "history-unreadable", true, "A table of earlier figures cannot be read.";

@@ -185,7 +185,7 @@ impl TemplateReader<'_> {
                 .add(
                     Code::InsertionUnknown,
                     Span::new(file, start, start + shown.len()),
-                    format!("`{shown}` is no insertion"),
+                    format!("`{shown}` is not an insertion"),
                 )
                 .note("there are <?= expression ?>, <?raw expression ?>, <?lua statements ?> and <?include \"file\" ?>")
                 .note("as text it is written &lt;?, in a script's strings <\\?");
@@ -328,7 +328,7 @@ impl TemplateReader<'_> {
 /// Resolves a path in an include, relative to the folder of the pages.
 fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
-        return Err("is no path");
+        return Err("is not a path");
     }
     if path.starts_with('/') {
         return Err("begins with a slash");

@@ -60,7 +60,7 @@ fn parse_header(header: &str) -> Result<Row, String> {
     let mut answers = Vec::new();
     for part in parts {
         let (answer, count) = match part.split_once('*') {
-            Some((answer, count)) => (answer, count.parse().map_err(|_| format!("`{count}` is no count"))?),
+            Some((answer, count)) => (answer, count.parse().map_err(|_| format!("`{count}` is not a count"))?),
             None => (part, 1),
         };
         let answer = parse_answer(answer)?;
@@ -71,7 +71,7 @@ fn parse_header(header: &str) -> Result<Row, String> {
 
 fn parse_answer(text: &str) -> Result<Expected, String> {
     let (status, outcome) = text.split_once(' ').ok_or_else(|| format!("`{text}` is not a status and an outcome"))?;
-    let status = status.parse().map_err(|_| format!("`{status}` is no status"))?;
+    let status = status.parse().map_err(|_| format!("`{status}` is not a status"))?;
     if let Some(refusal) = Refusal::ALL.iter().find(|refusal| refusal.name() == outcome) {
         return if refusal.status() == status {
             Ok(Expected { status, outcome: refusal.name() })
@@ -156,11 +156,11 @@ fn mistakes_in_tables_are_named() {
         ("GET", "t:1: bytes before the first row: \"GET\""),
         ("--- a", "t:1: no colon behind the name: \"--- a\""),
         ("--- a: 200", "t:1: `200` is neither `open` nor the reason of a close: \"--- a: 200\""),
-        ("--- a: x bare_lf, open", "t:1: `x` is no status: \"--- a: x bare_lf, open\""),
+        ("--- a: x bare_lf, open", "t:1: `x` is not a status: \"--- a: x bare_lf, open\""),
         ("--- a: 200, open", "t:1: `200` is not a status and an outcome: \"--- a: 200, open\""),
         ("--- a: 404 bare_lf, open", "t:1: the status of bare_lf is 400: \"--- a: 404 bare_lf, open\""),
         ("--- a: 404 none, open", "t:1: `404 none` has no known outcome: \"--- a: 404 none, open\""),
-        ("--- a: 404 no_index*x, open", "t:1: `x` is no count: \"--- a: 404 no_index*x, open\""),
+        ("--- a: 404 no_index*x, open", "t:1: `x` is not a count: \"--- a: 404 no_index*x, open\""),
         ("--- a: open\n--- a: open", "t:2: another row has this name: \"--- a: open\""),
         ("--- a: open\n\\q", "t:2: unknown escape \\q: \"\\\\q\""),
         ("--- a: open\n\\", "t:2: a backslash at the end: \"\\\\\""),

@@ -92,7 +92,7 @@ fn mistakes_have_the_consequence_that_the_standard_gives_them() {
         ),
         ("CONTINUATION of nothing", encode(CONTINUATION, END_HEADERS, 1, &[]), Connection(PROTOCOL_ERROR)),
         ("a name with an upper-case letter", get_with(&[(b"X-A", b"b")]), Stream(PROTOCOL_ERROR)),
-        ("a name that is no token", get_with(&[(b"x a", b"b")]), Stream(PROTOCOL_ERROR)),
+        ("a name that is not a token", get_with(&[(b"x a", b"b")]), Stream(PROTOCOL_ERROR)),
         (
             "an index beyond the table",
             encode(HEADERS, END_HEADERS | END_STREAM, 1, &[0xfe]),

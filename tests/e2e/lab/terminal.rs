@@ -79,7 +79,7 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
     assert_harmless("compare", &said(&output));
     let output = flatout().args(["rerun", "--show"]).arg(&name).output().unwrap();
     assert_harmless("rerun", &said(&output));
-    // And what is no result at all, or one with a word in it that nobody knows.
+    // And what is not a result at all, or one with a word in it that nobody knows.
     result["steps"][0]["plan"]["loop"] = json!(ORDERS);
     for text in [result.to_string(), json!({ "schema": ORDERS }).to_string(), ORDERS.to_owned()] {
         std::fs::write(&name, text).unwrap();

@@ -81,7 +81,7 @@ fn what_cannot_be_checked_is_a_usage_error() {
     for (arguments, hint) in [
         (&["check", "empty"][..], "no page (*.lhtml, *.luau) is in empty"),
         (&["check", "nowhere"], "cannot read nowhere"),
-        (&["check", "page.html"], "page.html is no page"),
+        (&["check", "page.html"], "page.html is not a page"),
         (&["new"], "DIR"),
         (&[], "Usage: flatout pages"),
     ] {

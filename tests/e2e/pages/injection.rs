@@ -224,7 +224,7 @@ fn in_urls() {
          for (const one of cases()) {
            const written = one.getAttribute('href') ?? one.getAttribute('action') ?? one.getAttribute('src') ??
              one.getAttribute('xlink:href') ?? one.getAttribute('data-url');
-           // What is no URL leads nowhere.
+           // What is not a URL leads nowhere.
            const url = URL.parse(written, location.href);
            if (url && !allowed.includes(url.protocol)) wrong.push(written);
          }",

@@ -12,7 +12,7 @@ pub(crate) fn parse_condition(line: usize, text: &str) -> Result<Expect, Failure
 
 fn parse_what(text: &str) -> Result<What, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let duration = |rest: &str| parse_duration(rest).ok_or_else(|| format!("{rest} is no time"));
+    let duration = |rest: &str| parse_duration(rest).ok_or_else(|| format!("{rest} is not a time"));
     Ok(match (word, rest) {
         ("status", rest) => What::Status(rest.split(" or ").map(parse_status).collect::<Result<_, _>>()?),
         ("no", "body") => What::Body(Vec::new()),
@@ -50,7 +50,7 @@ fn parse_what(text: &str) -> Result<What, String> {
 }
 
 fn parse_status(word: &str) -> Result<u16, String> {
-    word.trim().parse().map_err(|_| format!("{word} is no status"))
+    word.trim().parse().map_err(|_| format!("{word} is not a status"))
 }
 
 /// Reads `Name: value`, `Name absent`, `Name <= 3` and the like.
@@ -69,7 +69,7 @@ fn parse_field(text: &str) -> Result<(String, Test), String> {
 
 fn parse_test(text: &str) -> Result<Test, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let number = || rest.trim().parse::<i64>().map_err(|_| format!("{rest} is no number"));
+    let number = || rest.trim().parse::<i64>().map_err(|_| format!("{rest} is not a number"));
     Ok(match word {
         "absent" => Test::Absent,
         "present" => Test::Present,
@@ -91,9 +91,9 @@ fn parse_parameters(text: &str) -> Result<Vec<(String, Test)>, String> {
         let parameter = if word == "not" {
             (words.next().ok_or("not what?")?.to_owned(), Test::Absent)
         } else if let Some((name, value)) = word.split_once("<=") {
-            (name.to_owned(), Test::AtMost(value.parse().map_err(|_| format!("{value} is no number"))?))
+            (name.to_owned(), Test::AtMost(value.parse().map_err(|_| format!("{value} is not a number"))?))
         } else if let Some((name, value)) = word.split_once(">=") {
-            (name.to_owned(), Test::AtLeast(value.parse().map_err(|_| format!("{value} is no number"))?))
+            (name.to_owned(), Test::AtLeast(value.parse().map_err(|_| format!("{value} is not a number"))?))
         } else if let Some((name, values)) = word.split_once('=') {
             (name.to_owned(), Test::OneOf(values.split('|').map(str::to_owned).collect()))
         } else {

@@ -53,7 +53,7 @@ pub(crate) fn parse_scenario(blocks: &[Block]) -> Result<Scenario, Failure> {
 }
 
 fn number<T: std::str::FromStr>(line: usize, word: &str) -> Result<T, Failure> {
-    word.parse().map_err(|_| Failure::at(line, format!("{word} is no number")))
+    word.parse().map_err(|_| Failure::at(line, format!("{word} is not a number")))
 }
 
 fn parse_launch(block: &Block, flags: &[&str]) -> Result<Launch, Failure> {

@@ -130,7 +130,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 pub(crate) fn parse_content(text: &str) -> Result<Vec<u8>, String> {
     if let Some(rest) = text.strip_prefix("bytes ") {
         let words: Vec<&str> = rest.split_whitespace().collect();
-        let number = |word: &str| word.parse::<usize>().map_err(|_| format!("{word} is no number of bytes"));
+        let number = |word: &str| word.parse::<usize>().map_err(|_| format!("{word} is not a number of bytes"));
         let (first, end) = match words.as_slice() {
             [all] => (0, number(all)?),
             [_, "from", first, "to", last] => (number(first)?, number(last)? + 1),

@@ -24,7 +24,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn source_problem(package: &Foreign) -> Option<String> {
     match &package.source {
-        None => Some("comes from a folder that is no part of the workspace".to_owned()),
+        None => Some("comes from a folder that is not part of the workspace".to_owned()),
         Some(source) if REGISTRIES.contains(&source.as_str()) => None,
         Some(source) => Some(format!("comes from {source}")),
     }

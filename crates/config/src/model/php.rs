@@ -18,7 +18,7 @@ pub struct Php {
     pub index: Vec<String>,
     /// How the names of scripts end; at least one, each with its dot.
     pub split: Vec<String>,
-    /// The script that answers for whatever is no file, below the root and without a first slash.
+    /// The script that answers for whatever is not a file, below the root and without a first slash.
     pub front_controller: Option<String>,
     /// Variables for every script, beside those of CGI.
     pub env: Vec<(String, String)>,

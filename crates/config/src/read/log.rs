@@ -116,7 +116,7 @@ impl Logs {
 
     fn set_default(&mut self, reader: &mut Reader<'_>, log: Option<usize>, span: Span) {
         if let Some((_, first)) = self.default {
-            let draft = reader.report.add(Code::GivenTwice, span, "two logs are meant for all sites");
+            let draft = reader.report.add(Code::GivenTwice, span, "two logs apply to all sites");
             draft
                 .related(first, "the first")
                 .note("give all but one of them a name, so that sites can select them: log name=\"…\"");

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 /// Origins of one step: each has connections and counts of its own in every worker.
 const ORIGINS_MAX: usize = 1_000;
 
-/// A day: longer is no timeout.
+/// A day: longer is not a timeout.
 pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// The bounds of a timeout, in milliseconds.

@@ -260,7 +260,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
 pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
-        // What is no page and no script goes on.
+        // What is not a page and no script goes on.
         StepKind::Handler(Handler::Pages(_) | Handler::Php(_)) => false,
         StepKind::Handler(_) => true,
         StepKind::Access(access) => access.rules.first() == Some(&(false, Network::All)),

@@ -68,7 +68,7 @@ fn overlapping<'k>(known: &'k [(PathBuf, u64)], path: &Path) -> Option<&'k Path>
 /// Reads a budget for memory, `256MiB`, for the command line.
 ///
 /// # Errors
-/// When it is no size, or out of bounds.
+/// When it is not a size, or out of bounds.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     parse_size(text, &MEMORY_BYTES)
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Bytes of a file that holds a value.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a value; whatever is longer is no setting.
+/// Bytes of a value; whatever is longer is not a setting.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// The required type of a value.

@@ -36,7 +36,9 @@ impl AdminSocket {
             )));
         }
         if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
-            return Err(Failure::usage(format!("the admin socket {shown} would replace something that is no socket")));
+            return Err(Failure::usage(format!(
+                "the admin socket {shown} would replace something that is not a socket"
+            )));
         }
         // Bound under another name and renamed: the name always exists, and never with a mode that admits others.
         let aside = aside(path);
@@ -142,7 +144,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         drop(AdminSocket::bind(&path).unwrap());
         fs::write(&path, b"precious").unwrap();
-        assert!(AdminSocket::bind(&path).unwrap_err().text.contains("no socket"));
+        assert!(AdminSocket::bind(&path).unwrap_err().text.contains("not a socket"));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
         fs::remove_dir_all(folder).unwrap();
     }

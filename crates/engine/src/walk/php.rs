@@ -100,7 +100,7 @@ fn locate(php: &PhpSpec, name: &FileName) -> Option<(u32, Vec<u8>)> {
             let folder = folder.as_os_str().as_bytes();
             let folder = folder.strip_suffix(b"/").unwrap_or(folder);
             let rest = path.strip_prefix(folder).filter(|rest| rest.starts_with(b"/"))?;
-            // A path in the file system is no address: its percent signs mean themselves.
+            // A path in the file system is not an address: its percent signs mean themselves.
             let mut encoded = Vec::with_capacity(rest.len());
             for &byte in rest {
                 match byte {

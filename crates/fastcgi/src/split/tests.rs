@@ -100,7 +100,7 @@ fn only_files_are_run() {
         ("/x.php%0a", "NoScript"),
         ("/%0a.php", "ScriptMissing"),
         ("/line%0afeed.php/i", "line\nfeed.php|/i"),
-        // What cgi.fix_pathinfo fell for: a picture is no script, whatever follows it.
+        // What cgi.fix_pathinfo fell for: a picture is not a script, whatever follows it.
         ("/image.jpg/x.php", "ScriptMissing"),
         ("/image.jpg/index.php", "ScriptMissing"),
         ("/image.jpg%00.php", "refused"),

@@ -377,7 +377,7 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
         "max" => Statistic::Max,
         _ => match statistic.strip_prefix('p').map(parse_percent) {
             Some(Ok(share)) if share > 0.0 && share <= 1.0 => Statistic::Percentile(share),
-            Some(Ok(_)) => return Err(format!("{statistic:?} is no percentile; give p0.1 to p100")),
+            Some(Ok(_)) => return Err(format!("{statistic:?} is not a percentile; give p0.1 to p100")),
             _ => {
                 let names = FIGURES.map(|(name, _)| name).join(", ");
                 return Err(format!(

@@ -201,7 +201,7 @@ impl Level {
 
 fn parse_level(text: &str) -> Result<Level, String> {
     let Some((rate, time)) = text.split_once('@') else {
-        return Err(format!("{text:?} is no level; write it as RATE@TIME or FROM..TO@TIME"));
+        return Err(format!("{text:?} is not a level; write it as RATE@TIME or FROM..TO@TIME"));
     };
     let (from, to) = rate.split_once("..").unwrap_or((rate, rate));
     let duration_ns = parse_time_ns(time)? as u64;

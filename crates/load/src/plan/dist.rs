@@ -53,7 +53,7 @@ impl Dist {
         }
         let part = |part: &&str| {
             let Some((weight, rest)) = part.split_once(':') else {
-                return Err(format!("{part:?} is no part of a mixture; write it as 30%:1"));
+                return Err(format!("{part:?} is not part of a mixture; write it as 30%:1"));
             };
             let weight = weight.trim();
             let Some(weight) = weight.strip_suffix('%') else {

@@ -152,7 +152,7 @@ fn parse_row(line: &str) -> Result<Row, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.trim().parse().map_err(|_| format!("{text:?} is not a time in seconds"))?;
     // 1e12 s are 30,000 years.
-    if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(format!("{text:?} is no time that can be")) }
+    if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(format!("{text:?} is not a possible time")) }
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ fn what_a_requirement_allows_for_has_not_failed() {
     };
     assert_eq!((left(&[]), left(&["p99<1s"])), ((1, false), (1, false)));
     assert_eq!((left(&["errors<1%"]), left(&["failures<5"])), ((0, true), (0, true)));
-    // Nothing sent is no share of errors.
+    // Nothing sent is not a share of errors.
     let mut nothing = StepReport::of(record(0, |_| 0), facts(30));
     nothing.allow(&[Threshold::parse("errors<5").unwrap()]);
     assert_eq!(nothing.failing[0].name, "nothing-sent");

@@ -1,7 +1,7 @@
 //! A connection to an application server: bytes in both directions, and timeouts.
 
 use super::client::FastcgiShared;
-use crate::origin::timeouts::DeadlineTimer;
+use crate::task_deadlines::DeadlineTimer;
 use crate::transport::Socket;
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -12,7 +12,6 @@
 //! | `client` | a complete exchange, and its retries |
 //! | `resolve`, `connect`, `transport` | from a name to a connection |
 //! | `pool` | idle connections |
-//! | `deadlines` | deadlines without tokio's timers |
 //! | `http1`, `upload`, `streaming` | the exchange over HTTP/1.1 |
 //! | `http2` | the exchange over HTTP/2 |
 //!
@@ -31,7 +30,6 @@ mod resolve;
 pub mod response;
 pub mod settings;
 mod streaming;
-pub(crate) mod timeouts;
 pub mod tls;
 mod upload;
 

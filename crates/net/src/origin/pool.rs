@@ -3,7 +3,7 @@
 use super::client::OriginShared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
-use super::timeouts::now_ms;
+use crate::task_deadlines::now_ms;
 use crate::transport::Transport;
 use flatout_http::url::OriginAddress;
 use std::cell::{Cell, RefCell};

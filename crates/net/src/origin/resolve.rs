@@ -3,7 +3,7 @@
 use super::client::OriginShared;
 use super::failure::OriginFailure;
 use super::pool::OriginPool;
-use super::timeouts::{DeadlineTimer, now_ms};
+use crate::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_http::url::OriginAddress;
 use std::cell::RefCell;
 use std::net::SocketAddr;

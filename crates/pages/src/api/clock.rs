@@ -132,7 +132,7 @@ fn text_of(text: &LuaString) -> Result<String, NativeError> {
     if bytes.len() > FORMAT_BYTES_MAX {
         return Err("the format is longer than 256 bytes".into());
     }
-    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is no UTF-8".into())
+    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is not UTF-8".into())
 }
 
 fn format(zoned: &Zoned, how: &str) -> Result<String, NativeError> {

@@ -160,7 +160,7 @@ mod tests {
         let token = make_token(&secret, &[1; 16], [3; 16]).unwrap();
         assert!(check_token(&secret, &[1; 16], token.as_bytes()));
         assert!(!check_token(&secret, &[2; 16], token.as_bytes()));
-        // A session's signature is no token, whatever is signed.
+        // A session's signature is not a token, whatever is signed.
         let session = seal_session(&secret, [1; 16], b"", NOW).unwrap();
         assert!(!check_token(&secret, &[1; 16], session.as_bytes()));
         assert_ne!(token, make_token(&secret, &[1; 16], [4; 16]).unwrap());

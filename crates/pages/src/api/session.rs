@@ -80,7 +80,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
     metatable.raw_set("__index", made)?;
     let using = Rc::clone(api);
     let made = sandbox.function(move |lua, exchange, (_, name, value): (Value, Value, Value)| {
-        let Value::String(name) = name else { return Err("a session's values have texts as names".into()) };
+        let Value::String(name) = name else { return Err("the names of a session's values are strings".into()) };
         check_open(exchange)?;
         let opened = open(&using, lua, exchange)?;
         let before: Value = opened.table.raw_get(&name)?;
@@ -193,7 +193,7 @@ fn read(api: &Api, lua: &Lua, facts: &RequestFacts) -> Result<Session, NativeErr
 fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, NativeError> {
     let mut text = Vec::new();
     if table.raw_len() > 0 {
-        return Err("a session's values have texts as names".into());
+        return Err("the names of a session's values are strings".into());
     }
     json::encode(lua, &Value::Table(table.clone()), &mut text, InvalidText::Refuse)?;
     if text.len() > CONTENT_BYTES_MAX {

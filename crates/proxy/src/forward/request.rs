@@ -205,7 +205,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Decrements Max-Forwards of OPTIONS and TRACE (RFC 9110 §7.6.2). For other methods, or if it is no number, it is
+    /// Decrements Max-Forwards of OPTIONS and TRACE (RFC 9110 §7.6.2). For other methods, or if it is not a number, it is
     /// forwarded unchanged.
     fn write_max_forwards(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
         let counts = matches!(head.method, Method::Options | Method::Known("TRACE"));

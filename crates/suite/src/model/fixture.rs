@@ -33,6 +33,13 @@ pub enum FixturePart {
         /// Its length, in bytes: `{fill}` in its content is as much plain text as that takes.
         bytes: Option<Placed>,
     },
+    /// A certificate for 127.0.0.1 and localhost, signed by itself.
+    Certificate {
+        /// Name of the certificate's file.
+        name: Placed,
+        /// Name of the key's file.
+        key: Placed,
+    },
     /// A folder of the suite's own, copied.
     Folder {
         /// Its path, relative to the suite's file.

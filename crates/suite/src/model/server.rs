@@ -28,6 +28,14 @@ pub struct Server {
     pub address: String,
     /// Its port, where it cannot be any free one.
     pub port: Option<u16>,
+    /// Its cores, if different from the suite's.
+    pub cores: Option<Vec<usize>>,
+    /// True if its URL begins with `https`.
+    pub tls: bool,
+    /// The path of its counts of requests: its metrics, or the status page of nginx.
+    pub counts: Option<Placed>,
+    /// Values of names in its `config` files.
+    pub values: Vec<(String, Placed)>,
     /// A signal for an orderly stop, as the kernel counts it: 15 unless the file says otherwise.
     pub stop_signal: i32,
 }

@@ -1,6 +1,7 @@
 //! A step in a suite's file: one measurement, for each of its servers and each value of its variables.
 
 use super::Placed;
+use crate::client::ClientProgram;
 use flatout_config::model::Place;
 
 /// A step.
@@ -20,6 +21,14 @@ pub struct Step {
     pub paths: Vec<(Placed, Placed)>,
     /// Arguments of `flatout bench`, with names in braces. The engine adds the URL, the time and the output.
     pub bench: Vec<Placed>,
+    /// Other programs than `flatout bench` that make the requests.
+    pub clients: Vec<Client>,
+    /// The servers beside which the report shows the others; without any, the first one.
+    pub compare: Vec<Placed>,
+    /// Required properties of the responses, checked before the measurements.
+    pub expect: Option<Expectation>,
+    /// Servers, such as origins, with the share of the requests that must reach them.
+    pub reaches: Vec<(Placed, Reach)>,
     /// The testbed it runs in; without one, on this machine alone.
     pub testbed: Option<Placed>,
     /// The classic view the report shows it in.
@@ -37,11 +46,63 @@ pub struct Step {
     pub failures_expected: bool,
     /// True if the client's own limit is expected, as in measurements of a link: it does not invalidate a run.
     pub client_limit: bool,
-    /// Arguments of a `flatout bench` that precedes every measurement and is no part of it, with names in braces; such as a
+    /// Arguments of a `flatout bench` that precedes every measurement and is not part of it, with names in braces; such as a
     /// pass over all files, after which caches are warm.
     pub first: Vec<Placed>,
     /// True if servers restart for every repetition, instead of once per step.
     pub fresh_servers: bool,
+}
+
+/// Another program that makes the requests of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Client {
+    /// The program.
+    pub program: ClientProgram,
+    /// Its arguments, with names in braces. The engine adds the duration and the URL.
+    pub arguments: Vec<Placed>,
+    /// The only server that it is for; `None`: all that have none of their own.
+    pub server: Option<Placed>,
+}
+
+/// Required properties of a step's responses: a server that responds wrongly may well respond fast.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expectation {
+    /// A file with exactly the content of the response.
+    pub file: Option<Placed>,
+    /// Fields that must be present, with this value if any, each for this server or all.
+    pub fields: Vec<ExpectedField>,
+    /// Field lines of the request, `Name: value`.
+    pub send: Vec<Placed>,
+    /// True if the response must be HTTP/2.
+    pub http2: bool,
+}
+
+/// A field of a response.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExpectedField {
+    /// Its name.
+    pub name: String,
+    /// Its value; `None`: any.
+    pub value: Option<Placed>,
+    /// The only server that must send it, and which other servers must not; `None`: all must.
+    pub server: Option<Placed>,
+}
+
+/// The share of a step's requests that must reach another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// None: the measured server responds from its cache.
+    None,
+    /// Every one.
+    All,
+}
+
+impl Step {
+    /// The program that makes the requests to this server; `None`: `flatout bench`.
+    pub fn client_for(&self, server: &str) -> Option<&Client> {
+        let own = self.clients.iter().find(|client| client.server.as_ref().is_some_and(|of| of.text == server));
+        own.or_else(|| self.clients.iter().find(|client| client.server.is_none()))
+    }
 }
 
 /// A variable of one step: a figure of an earlier step, times a number.

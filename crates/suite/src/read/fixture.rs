@@ -17,10 +17,11 @@ impl Reader<'_> {
             let piece = match setting.name.as_str() {
                 "bytes" => self.bytes(setting),
                 "text" => self.text_piece(setting),
+                "certificate" => self.certificate(setting),
                 "folder" => self.template_of(setting).map(|from| FixturePart::Folder { from }),
                 "workload" => Some(FixturePart::Workload { arguments: self.words_of(setting) }),
                 _ => {
-                    self.unknown(setting, &["bytes", "text", "folder", "workload"]);
+                    self.unknown(setting, &["bytes", "text", "certificate", "folder", "workload"]);
                     None
                 }
             };
@@ -74,10 +75,25 @@ impl Reader<'_> {
         Some(FixturePart::Text { name: name_placed, content: content_placed, bytes: length })
     }
 
+    fn certificate(&mut self, node: &Node) -> Option<FixturePart> {
+        self.plain(node, &["key"]);
+        self.no_block(node);
+        let name = self.one(node)?;
+        self.file_name(name)?;
+        let Some(key) = node.properties.iter().find(|property| property.name == "key") else {
+            let message = "`certificate` needs a `key`";
+            let example = "as in: certificate \"cert.pem\" key=\"key.pem\"";
+            self.report.add(Code::PropertyMissing, node.span, message).note(example);
+            return None;
+        };
+        self.file_name(&key.value)?;
+        Some(FixturePart::Certificate { name: self.placed(name)?, key: self.placed(&key.value)? })
+    }
+
     fn length(&mut self, length: &Placed, span: flatout_config::diagnostic::Span) {
         if crate::template::names(&length.text).next().is_none() && crate::fixture::parse_length(&length.text).is_none()
         {
-            let message = format!("{:?} is no length in bytes", length.text);
+            let message = format!("{:?} is not a length in bytes", length.text);
             let most = crate::fixture::FILE_BYTES_MAX;
             self.report.add(Code::NumberBounds, span, message).label(format!("0 to {most}"));
         }

@@ -19,6 +19,10 @@ const SETTINGS: &[&str] = &[
     "after",
     "address",
     "port",
+    "cores",
+    "tls",
+    "counts",
+    "set",
     "stop-signal",
 ];
 
@@ -29,19 +33,25 @@ const READY_TIMEOUT_MS: u64 = 20_000;
 const SIGNALS: &[(&str, i32)] = &[("TERM", 15), ("INT", 2), ("QUIT", 3), ("HUP", 1), ("WINCH", 28), ("KILL", 9)];
 
 impl Reader<'_> {
-    pub(super) fn server(&mut self, node: &Node) -> Server {
-        self.plain(node, &[]);
-        let mut server = Server {
-            name: self.name_of(node).unwrap_or_default(),
-            place: self.texts.place(node.span),
+    /// A server; one of `earlier` may be its pattern.
+    pub(super) fn server(&mut self, node: &Node, earlier: &[Server]) -> Server {
+        self.plain(node, &["like"]);
+        let pattern = self.pattern(node, earlier).cloned();
+        let mut server = pattern.unwrap_or_else(|| Server {
             address: "127.0.0.1".to_owned(),
             stop_signal: 15,
             ready: Ready { timeout_ms: READY_TIMEOUT_MS, ..Ready::default() },
             ..Server::default()
-        };
+        });
+        server.name = self.name_of(node).unwrap_or_default();
+        server.place = self.texts.place(node.span);
+        server.about.clear();
         let mut seen = Vec::new();
+        if node.children.is_none() && !server.program.name.text.is_empty() {
+            return server;
+        }
         for setting in self.block(node, "server \"nginx\" { program \"nginx\"; start \"-c\" \"{dir}/nginx.conf\" }") {
-            let many = matches!(setting.name.as_str(), "config" | "env" | "needs");
+            let many = matches!(setting.name.as_str(), "config" | "env" | "needs" | "set");
             if many || self.first(&mut seen, setting) {
                 self.server_setting(&mut server, setting);
             }
@@ -61,7 +71,42 @@ impl Reader<'_> {
             "package" => server.program.package = Some(self.text_of(node)),
             "needs" => self.needs(&mut server.program, node),
             "at-least" => server.program.version = self.version(node),
-            "config" => server.configs.extend(self.config_file(node)),
+            "config" => {
+                if let Some(file) = self.config_file(node) {
+                    server.configs.retain(|known| known.name != file.name);
+                    server.configs.push(file);
+                }
+            }
+            "set" => {
+                self.plain(node, &[]);
+                self.no_block(node);
+                let [name, value] = node.arguments.as_slice() else {
+                    let message = "`set` needs a name and a value";
+                    self.report.add(Code::ValueMissing, node.span, message).note("as in: set \"sendfile\" \"off\"");
+                    return;
+                };
+                if let (Some(name), Some(value)) = (self.name(name), self.placed(value)) {
+                    server.values.retain(|(known, _)| *known != name);
+                    server.values.push((name, value));
+                }
+            }
+            "cores" => {
+                if let Some(value) = self.only(node) {
+                    server.cores = self.core_list(value);
+                }
+            }
+            "tls" => {
+                self.none(node);
+                self.no_block(node);
+                server.tls = true;
+            }
+            "counts" => {
+                server.counts = self.template_of(node);
+                if let Some(path) = server.counts.as_ref().filter(|path| !path.text.starts_with('/')) {
+                    let message = format!("{:?} is not a path", path.text);
+                    self.report.add(Code::TextBad, node.span, message).note("as in: counts \"/status\"");
+                }
+            }
             "start" => server.start = self.strict(node),
             "env" => {
                 self.plain(node, &[]);
@@ -110,6 +155,18 @@ impl Reader<'_> {
         }
     }
 
+    /// The earlier server that the property `like` names.
+    fn pattern<'s>(&mut self, node: &Node, earlier: &'s [Server]) -> Option<&'s Server> {
+        let property = node.properties.iter().find(|property| property.name == "like")?;
+        let name = self.word(&property.value)?;
+        let found = earlier.iter().find(|server| server.name == name);
+        if found.is_none() {
+            let message = format!("no server `{name}` comes before this one");
+            self.report.add(Code::WordUnknown, property.value.span, message);
+        }
+        found
+    }
+
     /// Words whose names in braces must be known.
     pub(super) fn strict(&mut self, node: &Node) -> Vec<Placed> {
         let words = self.words_of_spans(node);
@@ -137,7 +194,7 @@ impl Reader<'_> {
         let at_least = crate::server::version::parse(&text);
         if at_least.is_empty() {
             self.report
-                .add(Code::WordUnknown, value.span, format!("{text:?} is no version"))
+                .add(Code::WordUnknown, value.span, format!("{text:?} is not a version"))
                 .note("as in: at-least \"1.22\"");
             return None;
         }

@@ -2,8 +2,9 @@
 
 use super::refer::BUILT_IN;
 use super::{REPETITIONS_MAX, Reader};
+use crate::client::ClientProgram;
 use crate::measure::Measure;
-use crate::model::{Placed, Step, Take};
+use crate::model::{Client, Expectation, ExpectedField, Placed, Reach, Step, Take};
 use flatout_config::diagnostic::Span;
 use flatout_config::syntax::Node;
 use flatout_config::{Code, nearest};
@@ -15,6 +16,10 @@ const SETTINGS: &[&str] = &[
     "path",
     "first",
     "bench",
+    "client",
+    "compare",
+    "expect",
+    "reaches",
     "testbed",
     "view",
     "repetitions",
@@ -43,7 +48,7 @@ impl Reader<'_> {
         };
         let (mut seen, mut texts) = (Vec::new(), Vec::new());
         for setting in self.block(node, "step \"hits\" { servers \"flatout\"; path \"/\"; bench \"-c\" \"5\" }") {
-            let many = matches!(setting.name.as_str(), "path" | "take");
+            let many = matches!(setting.name.as_str(), "path" | "take" | "client" | "reaches");
             if many || self.first(&mut seen, setting) {
                 self.step_setting(&mut step, setting, &mut texts);
             }
@@ -88,6 +93,15 @@ impl Reader<'_> {
                     }
                 }
             }
+            "client" => step.clients.extend(self.client(node, texts)),
+            "compare" => {
+                for (word, span) in self.words_of_spans(node) {
+                    self.refer("server", &word.text, span);
+                    step.compare.push(word);
+                }
+            }
+            "expect" => step.expect = Some(self.expectation(node, texts)),
+            "reaches" => step.reaches.extend(self.reach(node)),
             "testbed" => {
                 step.testbed = self.template_of(node);
                 if let (Some(testbed), Some(value)) = (&step.testbed, node.arguments.first()) {
@@ -133,15 +147,102 @@ impl Reader<'_> {
         if !path.text.starts_with('/') {
             self.report.add(Code::TextBad, value.span, "a path begins with `/`");
         }
-        match node.properties.iter().find(|property| property.name == "for") {
-            Some(property) => {
-                if let Some(server) = self.placed(&property.value) {
-                    self.refer("server", &server.text, property.value.span);
-                    step.paths.push((server, path));
-                }
-            }
+        match self.for_server(node) {
+            Some(server) => step.paths.push((server, path)),
             None => step.path = path,
         }
+    }
+
+    fn client(&mut self, node: &Node, texts: &mut Vec<(String, Span)>) -> Option<Client> {
+        self.plain(node, &["for"]);
+        self.no_block(node);
+        let Some((first, rest)) = node.arguments.split_first() else {
+            let message = "`client` needs a program and its arguments";
+            self.report.add(Code::ValueMissing, node.span, message).note("as in: client \"wrk\" \"-t1\" \"-c64\"");
+            return None;
+        };
+        let name = self.word(first)?;
+        let Some(program) = ClientProgram::parse(&name) else {
+            let known: Vec<&str> = ClientProgram::ALL.iter().map(|program| program.name()).collect();
+            let message = format!("{name:?} is not a supported client");
+            self.report.add(Code::WordUnknown, first.span, message).note(format!("there are: {}", known.join(", ")));
+            return None;
+        };
+        let mut arguments = Vec::new();
+        for value in rest {
+            let word = self.placed(value)?;
+            texts.push((word.text.clone(), value.span));
+            arguments.push(word);
+        }
+        Some(Client { program, arguments, server: self.for_server(node) })
+    }
+
+    /// The server in the property `for`.
+    fn for_server(&mut self, node: &Node) -> Option<Placed> {
+        let property = node.properties.iter().find(|property| property.name == "for")?;
+        let server = self.placed(&property.value)?;
+        self.refer("server", &server.text, property.value.span);
+        Some(server)
+    }
+
+    fn expectation(&mut self, node: &Node, texts: &mut Vec<(String, Span)>) -> Expectation {
+        let mut expectation = Expectation::default();
+        self.none(node);
+        for setting in self.block(node, "expect { file \"{site}/index.html\" }") {
+            match setting.name.as_str() {
+                "file" => {
+                    expectation.file = self.template_of(setting);
+                    let file = expectation.file.iter().zip(&setting.arguments);
+                    texts.extend(file.map(|(file, value)| (file.text.clone(), value.span)));
+                }
+                "field" => expectation.fields.extend(self.expected_field(setting)),
+                "send" => {
+                    let lines = self.words_of_spans(setting);
+                    expectation.send.extend(lines.into_iter().map(|(line, _)| line));
+                }
+                "http2" => {
+                    self.none(setting);
+                    self.no_block(setting);
+                    expectation.http2 = true;
+                }
+                _ => self.unknown(setting, &["file", "field", "send", "http2"]),
+            }
+        }
+        expectation
+    }
+
+    fn expected_field(&mut self, node: &Node) -> Option<ExpectedField> {
+        self.plain(node, &["for"]);
+        self.no_block(node);
+        let [name, value @ ..] = node.arguments.as_slice() else {
+            let message = "`field` needs the name of a field";
+            self.report.add(Code::ValueMissing, node.span, message).note("as in: field \"Content-Encoding\" \"br\"");
+            return None;
+        };
+        if let [_, extra, ..] = value {
+            self.report.add(Code::ValueUnexpected, extra.span, "`field` takes a name and a value");
+        }
+        let name = self.word(name)?;
+        let value = value.first().and_then(|value| self.placed(value));
+        Some(ExpectedField { name, value, server: self.for_server(node) })
+    }
+
+    fn reach(&mut self, node: &Node) -> Option<(Placed, Reach)> {
+        let words = self.words_of_spans(node);
+        let share = |word: &str| match word {
+            "none" => Some(Reach::None),
+            "all" => Some(Reach::All),
+            _ => None,
+        };
+        if let [(server, span), (word, _)] = words.as_slice()
+            && let Some(reach) = share(&word.text)
+        {
+            self.refer("server", &server.text, *span);
+            return Some((server.clone(), reach));
+        }
+        let message = "`reaches` takes a server, and `none` or `all`";
+        self.report.add(Code::ValueMissing, node.span, message).note("as in: reaches \"origin\" \"none\"");
+        None
     }
 
     fn take(&mut self, node: &Node) -> Option<Take> {

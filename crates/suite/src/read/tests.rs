@@ -40,10 +40,15 @@ fn the_documented_suites_are_good() {
     assert_eq!(suite.checks[0].bound, Bound::AtMost(1.0));
     assert!(matches!(&suite.checks[0].against, Against::Server(server) if server.text == "nginx"));
     let servers = "server \"flatout\" { program \"flatout\" }; server \"nginx\" { program \"nginx\" }";
-    let knee = load(&format!("suite \"x\" {{ {servers}\n{} }}", blocks[1])).unwrap();
+    let like = load(&format!("suite \"x\" {{ {}\nstep \"s\" {{ servers \"nginx-read\" }} }}", blocks[1])).unwrap();
+    assert_eq!(like.server("nginx-read").unwrap().values[0].1.text, "off");
+    let knee = load(&format!("suite \"x\" {{ {servers}\n{} }}", blocks[2])).unwrap();
     let beyond = knee.step("beyond").unwrap();
     assert_eq!((beyond.takes[0].measure.as_str(), beyond.failures_expected), ("knee-per-s", true));
     assert_eq!(combine::combinations(&knee, beyond, false).len(), 4);
+    let clients = "server \"flatout-bench\" { program \"nginx\" }; server \"wrk\" like=\"flatout-bench\"";
+    let clients = load(&format!("suite \"x\" {{ {clients}\n{} }}", blocks[3])).unwrap();
+    assert!(clients.steps[0].client_for("wrk").is_some() && clients.steps[0].client_for("flatout-bench").is_none());
 }
 
 #[test]
@@ -145,22 +150,22 @@ fn every_kind_of_block_says_what_it_lacks() {
         ("suite \"x\" { about #true }", "expected a string or a number, found #true or #false"),
         ("suite \"x\" { repetitions 1.5 }", "`repetitions` takes a whole number, and this is one with a fraction"),
         ("suite \"x\" { repetitions 0 }", "0 is out of bounds"),
-        ("suite \"x\" { cores server=\"0-\" }", "\"0-\" is no list of cores"),
+        ("suite \"x\" { cores server=\"0-\" }", "\"0-\" is not a list of cores"),
         ("suite \"x\" { cores servers=0 }", "`cores` has no property `servers`"),
         ("suite \"x\" { let \"a\" }", "`let` needs values"),
         ("suite \"x\" { fixture \"f\" { bytes \"../x\" 1 } }", "\"../x\" is not a file name below the folder"),
-        ("suite \"x\" { fixture \"f\" { bytes \"x\" -1 } }", "\"-1\" is no length in bytes"),
+        ("suite \"x\" { fixture \"f\" { bytes \"x\" -1 } }", "\"-1\" is not a length in bytes"),
         (
             "suite \"x\" { fixture \"f\" { text \"x\" \"y\" bytes=9 } }",
             "a text of a given length needs `{fill}` where it may grow",
         ),
-        ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is no MTU: it is 68 to 65535 bytes"),
+        ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is not an MTU: it is 68 to 65535 bytes"),
         (
             "suite \"x\" { testbed \"t\" { rate \"fast\" } }",
             "\"fast\" is not a rate: write a whole number with kbit, mbit or gbit, such as 100mbit",
         ),
         ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of bounds"),
-        ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is no version"),
+        ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is not a version"),
         ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "no signal is called \"BANG\" here"),
         (
             "suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }",
@@ -200,4 +205,46 @@ fn servers_that_name_one_another_are_all_needed_once() {
     let names: Vec<&str> = combine::needed(&suite, "front").iter().map(|server| server.name.as_str()).collect();
     assert_eq!(names, ["php", "origin", "front"]);
     assert_eq!(combine::combinations(&suite, suite.step("s").unwrap(), false).len(), 2, "by php's variable");
+}
+
+#[test]
+fn a_server_like_another_has_its_settings_and_its_own() {
+    let suite = load(
+        r#"suite "x" {
+            server "a" { about "first"; program "nginx"; set "sendfile" "on"; set "log" "off"; config "a.conf" "sendfile {sendfile};"; start "-c" "{dir}/a.conf"; cores "0,2"; tls; counts "/status"; }
+            server "b" like="a" { set "sendfile" "off"; config "b.conf" ""; }
+            server "c" like="b"
+            step "s" { servers "a" "b" "c"; client "wrk" "-t1"; client "h2load" "-m10" for="c"; compare "b"; reaches "a" "none"; }
+        }"#,
+    )
+    .unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| suite.server(name).unwrap());
+    let set = |server: &crate::model::Server| {
+        server.values.iter().map(|(name, value)| format!("{name}={}", value.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(set(a), ["sendfile=on", "log=off"]);
+    assert_eq!((set(b), set(c)), (vec!["log=off".to_owned(), "sendfile=off".to_owned()], set(b)));
+    assert_eq!((b.configs.len(), c.configs.len(), b.about.as_str()), (2, 2, ""));
+    assert_eq!((c.program.name.text.as_str(), c.tls, c.cores.as_deref()), ("nginx", true, Some(&[0, 2][..])));
+    let step = suite.step("s").unwrap();
+    assert_eq!(step.client_for("a").unwrap().program.name(), "wrk");
+    assert_eq!(step.client_for("c").unwrap().program.name(), "h2load");
+    assert_eq!(step.compare[0].text, "b");
+}
+
+#[test]
+fn mistakes_about_clients_and_expectations() {
+    let of = |parts: &str| mistakes(&format!("suite \"x\" {{ server \"a\" {{ program \"nginx\" }}\n{parts}\n}}"));
+    let step = |setting: &str| of(&format!("step \"s\" {{ servers \"a\"; {setting} }}"));
+    assert_eq!(step("client \"httperf\""), ["2:32 \"httperf\" is not a supported client"]);
+    assert_eq!(step("client"), ["2:25 `client` needs a program and its arguments"]);
+    assert_eq!(step("client \"wrk\" \"{size}\""), ["2:38 nothing is called `{size}` here"]);
+    assert_eq!(step("reaches \"a\" \"some\""), ["2:25 `reaches` takes a server, and `none` or `all`"]);
+    assert_eq!(step("compare \"b\""), ["2:33 there is no server `b`"]);
+    assert_eq!(step("expect { fild \"x\" }"), ["2:34 unknown setting `fild`"]);
+    assert_eq!(step("expect { field }"), ["2:34 `field` needs the name of a field"]);
+    assert_eq!(of("server \"b\" like=\"c\" { program \"x\" }")[0], "2:17 no server `c` comes before this one");
+    assert_eq!(of("server \"b\" like=\"a\" { set \"x\" }")[0], "2:23 `set` needs a name and a value");
+    assert_eq!(of("server \"b\" like=\"a\" { counts \"x\" }")[0], "2:23 \"x\" is not a path");
+    assert_eq!(of("fixture \"f\" { certificate \"c.pem\" }")[0], "2:15 `certificate` needs a `key`");
 }

@@ -1,4 +1,5 @@
-//! Effects: each server's figure relative to the first one's, with confidence intervals.
+//! Effects: each server's figure relative to the first one's, or to those that the step compares with, with confidence
+//! intervals.
 //!
 //! Servers take turns within every repetition, so repetitions are the blocks of the bootstrap (see
 //! `flatout_load::stats::bootstrap`). If the step has the first server twice (`NAME` and `NAME-again`), the second
@@ -57,11 +58,16 @@ impl Effect {
     }
 }
 
+/// The servers that a step compares with: the first one, unless it names others.
+pub(super) fn references(step: &StepEntry) -> &[String] {
+    if step.compare.is_empty() { step.servers.get(..1).unwrap_or_default() } else { &step.compare }
+}
+
 /// The effects of a step for these measures; none where there are too few repetitions.
 pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
-    let Some(reference) = step.servers.first() else { return Vec::new() };
     let mut effects = Vec::new();
-    for measure in measures {
+    for (measure, reference) in measures.iter().flat_map(|measure| references(step).iter().map(move |of| (measure, of)))
+    {
         let is_rate = Measure::parse(measure).is_none_or(Measure::is_more_better);
         for one in step.cells.iter().filter(|cell| cell.server == *reference) {
             let others = step.cells.iter().filter(|cell| cell.server != *reference && cell.values == one.values);
@@ -94,7 +100,7 @@ pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
 pub(super) fn section(step: &StepEntry, measures: &[&str]) -> Markup {
     let effects = of(step, measures);
     html! { @if !effects.is_empty() {
-        h3 { "Beside " (step.servers.first().map_or("", String::as_str)) ", with 95 % confidence intervals" }
+        h3 { "Beside " (references(step).join(", ")) ", with 95 % confidence intervals" }
         div.charts { @for measure in measures {
             @let of_measure: Vec<&Effect> = effects.iter().filter(|effect| effect.measure == *measure).collect();
             @if !of_measure.is_empty() { figure {
@@ -121,6 +127,7 @@ const ROWS_MAX: usize = 36;
 /// Each effect as a bar from the lower to the upper end of its interval.
 fn forest(effects: &[&Effect]) -> String {
     let effects = &effects[..effects.len().min(ROWS_MAX)];
+    let is_of_several = effects.iter().any(|effect| effect.reference != effects[0].reference);
     let ends = effects.iter().map(|effect| effect.comparison.ratio);
     let (low, high) = ends.fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.low), high.max(ratio.high)));
     // A ratio and its inverse are equally far from 1.
@@ -141,7 +148,9 @@ fn forest(effects: &[&Effect]) -> String {
             Finding::Better => 2,
             Finding::Worse => 1,
         };
-        let name = if effect.values.is_empty() {
+        let name = if is_of_several {
+            format!("{} / {}", effect.server, effect.reference)
+        } else if effect.values.is_empty() {
             effect.server.clone()
         } else {
             let values: Vec<&str> = effect.values.iter().map(|(_, value)| value.as_str()).collect();

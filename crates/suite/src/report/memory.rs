@@ -82,7 +82,7 @@ mod tests {
         let step = |cells| StepEntry { cells, ..StepEntry::default() };
         let mut report = SuiteReport::default();
         report.steps.push(step(vec![cell("a", &[1 << 20]), cell("once", &[1 << 20])]));
-        assert!(section(&report).into_string().is_empty(), "one point is no line");
+        assert!(section(&report).into_string().is_empty(), "one point is not a line");
         report.steps.push(step(vec![cell("a", &[2 << 20, 3 << 20])]));
         let found: Vec<(f64, f64)> = super::lines(&report).remove(0).points;
         assert_eq!(found, [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)]);

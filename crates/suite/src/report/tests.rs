@@ -52,7 +52,7 @@ fn a_suite_is_told_whole() {
         ],
     );
     assert!(page.find("ours is ahead").unwrap() < page.find("ours costs less").unwrap());
-    assert!(!page.contains("rank hits") && !page.contains("beside hits size"), "a table's own lines are no text");
+    assert!(!page.contains("rank hits") && !page.contains("beside hits size"), "a table's own lines are not text");
     assert!(LOADS.iter().all(|load| !page.contains(load)), "the page loads something");
 }
 

@@ -1,12 +1,15 @@
-//! One measurement: a separate `flatout bench`, on the client's cores, in the client's network.
+//! One measurement: a separate `flatout bench` or another client, on the client's cores, in the client's network.
 
 use super::StopRequest;
-use crate::bundle::RunFiles;
+use crate::bundle::{RunFiles, write_whole};
+use crate::client::{ClientProgram, ClientRun};
 use crate::document::Why;
 use crate::server::instance::{spawn_pinned, tail};
 use crate::server::{Instance, group};
 use crate::why::Reason;
+use flatout_lab::cpu::CpuReading;
 use flatout_load::report::RunReport;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
@@ -34,6 +37,21 @@ pub(super) struct Measurement<'m> {
     pub(super) cores: &'m [usize],
     /// Its expected duration, in seconds.
     pub(super) expected_s: f64,
+    /// The client, if it is not `flatout bench`.
+    pub(super) client: Option<ForeignClient<'m>>,
+}
+
+/// Another client than `flatout bench`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForeignClient<'m> {
+    /// The program.
+    pub(super) program: ClientProgram,
+    /// The requested URL.
+    pub(super) url: &'m str,
+    /// The requested duration, in seconds.
+    pub(super) seconds: f64,
+    /// Cores that it may use.
+    pub(super) cores: usize,
 }
 
 /// The result of a measurement.
@@ -52,7 +70,7 @@ pub(super) enum Ending {
 /// Makes it. `servers` are those that must live on.
 pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &StopRequest) -> Ending {
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
-    let Measurement { command: words, files, cores, expected_s } = measurement;
+    let Measurement { command: words, files, cores, expected_s, client } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
     // A leftover of an earlier run must not be mistaken for this one's.
     match fs::remove_file(&files.part) {
@@ -76,8 +94,13 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
         Err(error) => return failed(format!("{}: {error}", words.join(" "))),
     };
     let timeout = Duration::from_secs_f64(expected_s * TIMEOUT_TIMES + TIMEOUT_S);
-    let begun = Instant::now();
+    let (begun, begun_unix_ms) = (Instant::now(), super::now_unix_ms());
+    let mut cpu_ns = 0;
     let status = loop {
+        if client.is_some() && has_ended(&child) {
+            // The kernel knows its CPU time until it is waited for.
+            cpu_ns = CpuReading::of([child.id()]).used_since(&CpuReading::default());
+        }
         match child.try_wait() {
             Ok(Some(status)) => break status,
             Ok(None) => {}
@@ -105,12 +128,43 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     if stop.is_asked() {
         return Ending::Stopped;
     }
+    if let Some(client) = client.filter(|_| status.success()) {
+        let run = ClientRun {
+            command: words.clone(),
+            url: client.url.to_owned(),
+            begun_unix_ms,
+            cpu_ns,
+            cores: client.cores,
+        };
+        if let Err(text) = keep_foreign(client, run, files) {
+            return failed(text);
+        }
+    }
     if let Ok(report) = flatout_report::bundle::read(&files.part) {
         return Ending::Report(Box::new(report));
     }
     let said = tail(&files.said).join("; ");
     let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
-    failed(format!("the bench exited with {status} without a result: {said}"))
+    let client = client.map_or("the bench", |client| client.program.name());
+    failed(format!("{client} exited with {status} without a result: {said}"))
+}
+
+/// Writes the result of another client, from its output.
+fn keep_foreign(client: ForeignClient<'_>, run: ClientRun, files: &RunFiles) -> Result<(), String> {
+    let output = fs::read(&files.said).map_err(|error| format!("{}: {error}", files.said.display()))?;
+    let counts = client.program.counts(&String::from_utf8_lossy(&output), client.seconds)?;
+    if counts.responses == 0 {
+        return Err(format!("{} received no response", client.program.name()));
+    }
+    let report = client.program.report(run, counts)?;
+    let text = serde_json::to_string(&report).map_err(|error| error.to_string())?;
+    write_whole(&files.part, text.as_bytes()).map_err(|error| format!("{}: {error}", files.part.display()))
+}
+
+/// Returns whether a child has ended, without waiting for it: the kernel keeps it.
+fn has_ended(child: &Child) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(Some(_)))
 }
 
 /// Stops a bench, by force if necessary.

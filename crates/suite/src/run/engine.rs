@@ -56,7 +56,8 @@ pub fn run(
     if let Some(name) = options.only.iter().find(|name| !known.contains(name)) {
         return Err(RunError::StepUnknown(name.clone(), known));
     }
-    let cores: Vec<usize> = suite.cores.server.iter().chain(&suite.cores.client).copied().collect();
+    let own = suite.servers.iter().filter_map(|server| server.cores.as_ref()).flatten();
+    let cores: Vec<usize> = suite.cores.server.iter().chain(&suite.cores.client).chain(own).copied().collect();
     let missing = server::instance::cores_missing(&cores);
     if !missing.is_empty() {
         return Err(RunError::Cores(missing));

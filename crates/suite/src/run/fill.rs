@@ -11,6 +11,8 @@ pub(super) struct Whereabouts {
     pub(super) server: String,
     pub(super) address: SocketAddr,
     pub(super) port2: u16,
+    /// True if it speaks TLS.
+    pub(super) tls: bool,
     pub(super) dir: PathBuf,
 }
 
@@ -42,7 +44,7 @@ impl Fill<'_> {
             "port" => place().map(|place| place.address.port().to_string()),
             "port2" => place().map(|place| place.port2.to_string()),
             "dir" => place().map(|place| place.dir.display().to_string()),
-            "url" => place().map(|place| format!("http://{}", place.address)),
+            "url" => place().map(|place| format!("{}://{}", if place.tls { "https" } else { "http" }, place.address)),
             _ if name.of.is_some() => None,
             "cores" => Some(self.cores.to_string()),
             "flatout" => Some(self.own.display().to_string()),
@@ -71,6 +73,7 @@ mod tests {
             server: server.to_owned(),
             address: ([127, 0, 0, 1], port).into(),
             port2: port + 1,
+            tls: server == "b",
             dir: PathBuf::from("/d").join(server),
         };
         let (servers, values) = ([place("a", 80), place("b", 90)], vec![("size".to_owned(), "317".to_owned())]);
@@ -85,7 +88,7 @@ mod tests {
             own: Path::new("/bin/flatout"),
         };
         let text = "{address}:{port} {port2} {dir} {url:b} {cores} {size} {site} {suite-dir} {path} {url:c} {size:b}";
-        let filled = "127.0.0.1:80 81 /d/a http://127.0.0.1:90 2 317 /s /suites {path} {url:c} {size:b}";
+        let filled = "127.0.0.1:80 81 /d/a https://127.0.0.1:90 2 317 /s /suites {path} {url:c} {size:b}";
         assert_eq!(fill.fill(text), filled);
     }
 }

@@ -124,8 +124,8 @@ impl<'r> Engine<'r> {
         }
         let dir = self.bundle.path("work").join(&server.name);
         std::fs::create_dir_all(&dir)?;
-        let (server, address) = (server.name.clone(), (ip, port).into());
-        self.places.push(Whereabouts { server, address, port2, dir });
+        let (server, address, tls) = (server.name.clone(), (ip, port).into(), server.tls);
+        self.places.push(Whereabouts { server, address, port2, tls, dir });
         Ok(())
     }
 
@@ -138,6 +138,9 @@ impl<'r> Engine<'r> {
         let launch = self.launch(server, values)?;
         let configs: Vec<(String, String)> = {
             let fill = self.fill(&server.name, values);
+            let set = server.values.iter().map(|(name, value)| (name.clone(), fill.fill(&value.text)));
+            let values: Values = set.chain(values.iter().cloned()).collect();
+            let fill = self.fill(&server.name, &values);
             server.configs.iter().map(|config| (config.name.clone(), fill.fill(&config.content.text))).collect()
         };
         if let Some(index) = self.instances.iter().position(|instance| instance.launch.name == server.name) {
@@ -208,7 +211,7 @@ impl<'r> Engine<'r> {
                 .collect(),
             dir: place.dir.clone(),
             log: self.log_of(&server.name),
-            cores: self.suite.cores.server.clone(),
+            cores: server.cores.clone().unwrap_or_else(|| self.suite.cores.server.clone()),
             within: self.network.as_ref().map(Network::server_words),
             address: place.address,
             ready_path: server.ready.path.as_ref().map(|path| fill.fill(&path.text)),

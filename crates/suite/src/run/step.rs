@@ -1,18 +1,18 @@
 //! A step: for each combination of its variables, in every repetition each of its servers in turn.
 
-use super::bench::{self, Ending, Measurement};
+use super::bench::{self, Ending, ForeignClient, Measurement};
 use super::cell;
 use super::engine::{Engine, expected_s_of, is_measured, repetitions_of, seconds_of, shown};
 use super::host::processes;
 use crate::bundle::RunFiles;
 use crate::combine::{self, Values};
 use crate::document::{Cell, StepEntry, Why};
-use crate::model::{Placed, Step};
-use crate::server::Instance;
+use crate::model::{Client, Placed, Step};
+use crate::server::{Instance, program};
 use crate::testbed;
 use crate::why::Reason;
 use flatout_load::report::RunReport;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Deaths of a server in one step after which it is not started again.
 const DEATHS_MAX: u32 = 2;
@@ -31,6 +31,8 @@ pub(super) struct Health {
     deaths: BTreeMap<String, u32>,
     /// Servers that are not tried again in this combination.
     pub(super) given_up: BTreeMap<String, Why>,
+    /// Servers whose responses were checked in this combination.
+    pub(super) checked: BTreeSet<String>,
 }
 
 impl Engine<'_> {
@@ -45,6 +47,8 @@ impl Engine<'_> {
             variables: variables.iter().map(|variable| variable.name.clone()).collect(),
             servers: step.servers.iter().map(|server| server.text.clone()).collect(),
             bench: step.bench.iter().map(|word| word.text.clone()).collect(),
+            clients: step.clients.iter().map(client_line).collect(),
+            compare: step.compare.iter().map(|server| server.text.clone()).collect(),
             cells: Vec::new(),
             absent: self.step_absent(step),
         };
@@ -84,6 +88,12 @@ impl Engine<'_> {
                 Ok(taken) => cell.taken = taken,
                 Err(why) => cell.absent = Some(why),
             }
+            if let Some(client) = step.client_for(&server.text).map(|client| client.program)
+                && program::look_up(client.name()).is_none()
+            {
+                let text = format!("{} is not installed; {} provides it", client.name(), client.package());
+                cell.absent = Some(Reason::ProgramMissing.why(text));
+            }
             if let Some(entry) = self.report.servers.iter().find(|entry| entry.name == server.text) {
                 cell.absent = entry.absent.clone().or(cell.absent);
             }
@@ -91,8 +101,14 @@ impl Engine<'_> {
         }
         // A fault of one combination need not be one of the next.
         health.given_up.clear();
+        health.checked.clear();
         for repetition in 0..repetitions_of(self.suite, self.options, step) {
-            for cell in &mut cells {
+            // Who always came after the same server would always inherit the state in which it leaves the machine.
+            let mut turns: Vec<&mut Cell> = cells.iter_mut().collect();
+            if repetition % 2 == 1 {
+                turns.reverse();
+            }
+            for cell in turns {
                 self.clock.begin();
                 let was_made = self.repetition(step, cell, repetition, is_absent, health);
                 if is_measured(self.suite, self.options, step) {
@@ -154,34 +170,57 @@ impl Engine<'_> {
         self.servers_for(step, cell, &values, health)?;
         let path =
             step.paths.iter().find(|(server, _)| server.text == cell.server).map_or(&step.path, |(_, path)| path);
+        let client = step.client_for(&cell.server);
         let (url, first, words) = {
             let fill = self.fill(&cell.server, &values);
             let filled = |words: &[Placed]| words.iter().map(|word| fill.fill(&word.text)).collect::<Vec<String>>();
-            let (first, words) = (filled(&step.first), filled(&step.bench));
+            let own = client.map_or(&step.bench, |client| &client.arguments);
+            let (first, words) = (filled(&step.first), filled(own));
             (format!("{}{}", fill.fill("{url}"), fill.fill(&path.text)), first, words)
         };
         let quick_s = self.suite.quick.seconds.filter(|_| self.options.quick);
-        let mut command = self.network.as_ref().map(|network| testbed::within(network.client())).unwrap_or_default();
-        command.push(self.options.own.display().to_string());
+        let within = self.network.as_ref().map(|network| testbed::within(network.client())).unwrap_or_default();
         let seconds = seconds_of(self.suite, self.options, step);
-        if !first.is_empty() {
-            let words = bench::words(&url, &files.part, seconds, quick_s, &first);
-            let command = command.iter().cloned().chain(words).collect();
+        let bench = |words: &[String]| -> Vec<String> {
+            let own = self.options.own.display().to_string();
+            let words = bench::words(&url, &files.part, seconds, quick_s, words);
+            within.iter().cloned().chain([own]).chain(words).collect()
+        };
+        let command = match client {
+            None => bench(&words),
+            Some(client) => {
+                let arguments = client.program.arguments(&words, quick_s.unwrap_or(seconds), &url);
+                within.iter().cloned().chain([client.program.name().to_owned()]).chain(arguments).collect()
+            }
+        };
+        let preparation = (!first.is_empty()).then(|| bench(&first));
+        self.check_response(step, cell, &url, &values, health)?;
+        if let Some(command) = preparation {
             self.first(step, cell, &files, command, health)?;
         }
-        command.extend(bench::words(&url, &files.part, seconds, quick_s, &words));
         let involved: Vec<String> =
             self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
+        let reached = self.reached(step, cell, &values)?;
         let before = self.costs(&involved);
         let measurement = Measurement {
             command,
             files: &files,
             cores: &self.suite.cores.client,
             expected_s: expected_s_of(self.suite, self.options, step),
+            client: client.map(|client| ForeignClient {
+                program: client.program,
+                url: &url,
+                seconds: quick_s.unwrap_or(seconds),
+                cores: match self.suite.cores.client.len() {
+                    0 => flatout_lab::cores::cores_allowed().len(),
+                    cores => cores,
+                },
+            }),
         };
         let ending = self.bench(&measurement, &involved);
         let report = self.ended(step, cell, ending, health)?;
         let processes = processes(&before, &self.costs(&involved));
+        self.check_reached(step, cell, &reached, &values, &report)?;
         if let Err(error) = self.bundle.keep_run(&files, &processes) {
             let why = Reason::WriteFailed.why(format!("{}: {error}", files.result.display()));
             self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), Vec::new());
@@ -247,7 +286,8 @@ impl Engine<'_> {
         let involved: Vec<String> =
             self.involved(step, &cell.server).iter().map(|server| server.name.clone()).collect();
         let expected_s = expected_s_of(self.suite, self.options, step);
-        let measurement = Measurement { command, files, cores: &self.suite.cores.client, expected_s };
+        let cores = &self.suite.cores.client;
+        let measurement = Measurement { command, files, cores, expected_s, client: None };
         let ending = self.bench(&measurement, &involved);
         // Its result must not be mistaken for the next one's.
         let _removed = std::fs::remove_file(&files.part);
@@ -278,7 +318,7 @@ impl Engine<'_> {
         }
     }
 
-    fn log_tail(&self, server: &str) -> Vec<String> {
+    pub(super) fn log_tail(&self, server: &str) -> Vec<String> {
         let found = self.instances.iter().find(|instance| instance.launch.name == server);
         found.map(Instance::log_tail).unwrap_or_default()
     }
@@ -307,6 +347,15 @@ impl Engine<'_> {
         }
         Ok(taken)
     }
+}
+
+/// A client's command line and version, for the result.
+fn client_line(client: &Client) -> String {
+    let words = client.arguments.iter().map(|word| word.text.as_str());
+    let line = std::iter::once(client.program.name()).chain(words).collect::<Vec<_>>().join(" ");
+    let path = program::look_up(client.program.name());
+    let version = path.and_then(|path| program::version_line(&path, client.program.version_arguments()));
+    version.map_or_else(|| line.clone(), |version| format!("{line} ({version})"))
 }
 
 /// A figure as an argument: whole numbers without a fraction, small ones with three digits of it.

@@ -98,6 +98,13 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     versioned.max().map(|(_, path)| path)
 }
 
+/// The first line of a program's version output that has a version.
+pub fn version_line(path: &Path, arguments: &[&str]) -> Option<String> {
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let said = say_version(path, &arguments);
+    said.lines().find(|line| !version::parse(line).is_empty()).map(|line| line.trim().to_owned())
+}
+
 /// A program's version output, on either stream.
 fn say_version(path: &Path, arguments: &[String]) -> String {
     use std::os::unix::process::CommandExt;

@@ -7,7 +7,7 @@ use crate::http2::client::{ClientStream, StreamError};
 use crate::origin::body::IncomingPiece;
 use crate::origin::client::OriginShared;
 use crate::origin::failure::{ExchangeFailure, OriginFailure, Repeat};
-use crate::origin::timeouts::DeadlineTimer;
+use crate::task_deadlines::DeadlineTimer;
 use flatout_http::http2::frame::ErrorCode;
 use std::fmt;
 use std::rc::Rc;

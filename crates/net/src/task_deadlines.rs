@@ -1,16 +1,20 @@
-//! Deadlines in a dense table that one task scans while any is set.
+//! Deadlines of tasks, in a dense table that one task scans while any is set.
 //!
 //! A worker's runtime has no tokio timers, which would be checked on every turn. Each owner stores its own deadline
 //! and is woken after it has passed; so a deadline costs one store, and is precise to the interval of the sweep.
+//!
+//! Connections of clients have a table of their own ([`crate::deadline`]), through which they receive other calls, too.
 
+use crate::timer::Timer;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
+use tokio::task::spawn_local;
 
 /// Milliseconds on the coarse monotonic clock.
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
@@ -25,43 +29,54 @@ struct DeadlineEntry {
     waker: Option<Waker>,
 }
 
-/// The deadlines of one client of origins.
+/// The deadlines of tasks of one kind, in one worker.
 #[derive(Debug, Default)]
-pub(super) struct DeadlineTable {
+pub struct DeadlineTable {
     slots: RefCell<Vec<DeadlineEntry>>,
     free: RefCell<Vec<u32>>,
     /// Notifies the sweep that there is something to check.
-    pub(super) changed: Notify,
+    pub(crate) changed: Notify,
     resting: Cell<bool>,
+    /// True while [`Self::keep_swept`] has a task.
+    is_swept: Cell<bool>,
 }
 
 impl DeadlineTable {
     /// Returns whether no deadline is set.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slots.borrow().len() == self.free.borrow().len()
     }
 
     /// Lets the sweep pause until the next notification.
-    pub(super) fn rest(&self) {
+    pub(crate) fn rest(&self) {
         self.resting.set(true);
     }
 
     /// Notifies the sweep.
-    pub(super) fn wake_sweep(&self) {
+    pub(crate) fn wake_sweep(&self) {
         if self.resting.replace(false) {
             self.changed.notify_one();
         }
     }
 
     /// Wakes every owner whose deadline has passed.
-    pub(super) fn handle_time(&self, now_ms: u64) {
+    pub(crate) fn handle_time(&self, now_ms: u64) {
+        let mut due = Vec::new();
         for slot in &mut *self.slots.borrow_mut() {
             if slot.deadline_ms <= now_ms {
                 slot.deadline_ms = NEVER;
-                if let Some(waker) = &slot.waker {
-                    waker.wake_by_ref();
-                }
+                due.extend(slot.waker.clone());
             }
+        }
+        // A waker may run arbitrary code, including calls to this table.
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has a task of its own scan the table every `interval_ms` while deadlines are set. For owners without a task that
+    /// scans it. Must be called within a worker's runtime; if no timer can be created, the next call tries again.
+    pub fn keep_swept(self: &Rc<Self>, interval_ms: u64) {
+        if !self.is_swept.replace(true) {
+            spawn_local(sweep(Rc::clone(self), interval_ms));
         }
     }
 
@@ -97,9 +112,21 @@ impl DeadlineTable {
     }
 }
 
+/// Scans `table` until it is empty.
+async fn sweep(table: Rc<DeadlineTable>, interval_ms: u64) {
+    if let Ok(timer) = Timer::new()
+        && timer.set_interval(interval_ms).is_ok()
+    {
+        while !table.is_empty() && timer.tick().await.is_ok() {
+            table.handle_time(now_ms());
+        }
+    }
+    table.is_swept.set(false);
+}
+
 /// The successive timeouts of one owner.
 #[derive(Debug)]
-pub(crate) struct DeadlineTimer {
+pub struct DeadlineTimer {
     deadlines: Rc<DeadlineTable>,
     slot: Option<u32>,
     deadline_ms: u64,
@@ -107,7 +134,7 @@ pub(crate) struct DeadlineTimer {
 
 impl DeadlineTimer {
     /// A timeout that has not started.
-    pub(super) fn new(deadlines: &Rc<DeadlineTable>) -> Self {
+    pub fn new(deadlines: &Rc<DeadlineTable>) -> Self {
         Self { deadlines: Rc::clone(deadlines), slot: None, deadline_ms: NEVER }
     }
 
@@ -116,13 +143,13 @@ impl DeadlineTimer {
         self.deadline_ms = now_ms().saturating_add(timeout_ms);
     }
 
-    /// Starts a wait that ends at `deadline_ms`.
-    pub(crate) fn begin_until(&mut self, deadline_ms: u64) {
+    /// Starts a wait that ends at `deadline_ms` on the monotonic clock.
+    pub fn begin_until(&mut self, deadline_ms: u64) {
         self.deadline_ms = deadline_ms;
     }
 
     /// Ends the wait, or makes it unbounded.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.deadline_ms = NEVER;
     }
 
@@ -132,7 +159,7 @@ impl DeadlineTimer {
     }
 
     /// Ready if the wait has timed out. Poll this last, after everything else is pending.
-    pub(crate) fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
+    pub fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.deadline_ms == NEVER {
             // An earlier deadline left in the table only causes one spurious wake-up.
             return Poll::Pending;
@@ -207,5 +234,23 @@ mod tests {
         again.begin(1_000_000);
         assert!(again.poll_expired(&context).is_pending());
         assert_eq!((deadlines.slots.borrow().len(), deadlines.is_empty()), (2, false));
+    }
+
+    #[test]
+    fn a_table_of_its_own_is_scanned_while_it_is_in_use() {
+        crate::runtime::build_runtime().unwrap().block_on(async {
+            let deadlines = Rc::new(DeadlineTable::default());
+            let mut timer = DeadlineTimer::new(&deadlines);
+            timer.begin(1);
+            let waited = timer.bound(async {
+                deadlines.keep_swept(1);
+                std::future::pending::<()>().await;
+            });
+            assert_eq!(waited.await, None);
+            drop(timer);
+            while deadlines.is_swept.get() {
+                tokio::task::yield_now().await;
+            }
+        });
     }
 }
