@@ -159,7 +159,7 @@ impl AgentWork for BenchShare {
             .collect();
         let files = task["files"].as_array().ok_or_else(no_task)?;
         if files.len() > FILES_MAX {
-            return Err(format!("the task brings {} files, and {FILES_MAX} are the most", files.len()));
+            return Err(format!("the task has {} files, more than the limit of {FILES_MAX}", files.len()));
         }
         for (number, content) in files.iter().enumerate() {
             let content = content.as_str().and_then(to_bytes).ok_or_else(no_task)?;
@@ -203,7 +203,7 @@ impl AgentWork for BenchShare {
         let status = match self.child.as_mut()?.try_wait() {
             Ok(None) => return None,
             Ok(Some(status)) => status,
-            Err(error) => return Some(Err(format!("the bench cannot be waited for: {error}"))),
+            Err(error) => return Some(Err(format!("could not wait for the bench process: {error}"))),
         };
         self.child = None;
         let record = fs::read(self.result());
@@ -220,9 +220,9 @@ impl AgentWork for BenchShare {
 pub(crate) fn end_with_agent() -> Result<(), String> {
     let agent = getppid();
     let set = set_parent_process_death_signal(Some(Signal::TERM));
-    set.map_err(|error| format!("the kernel cannot end this with its agent: {error}"))?;
+    set.map_err(|error| format!("the kernel cannot stop this process together with its agent: {error}"))?;
     // Anyone who was gone before the kernel was told sends no signal.
-    if getppid() == agent && agent.is_some() { Ok(()) } else { Err("the agent has gone".to_owned()) }
+    if getppid() == agent && agent.is_some() { Ok(()) } else { Err("the agent has exited".to_owned()) }
 }
 
 /// Bytes in a text of JSON: each is the character of its number.
@@ -257,7 +257,7 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let bytes: usize = files.iter().map(Vec::len).sum();
     if files.len() > FILES_MAX || bytes > FILES_BYTES_MAX {
         return Err(format!(
-            "agents are sent {FILES_MAX} files and {FILES_BYTES_MAX} bytes at most; these are {} and {bytes}",
+            "agents receive at most {FILES_MAX} files and {FILES_BYTES_MAX} bytes; these are {} and {bytes}",
             files.len()
         ));
     }

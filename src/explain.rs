@@ -25,7 +25,7 @@ const EXIT_USAGE: u8 = 2;
   flatout explain https://example.com/cart
   flatout explain http://localhost:8080/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
 
-No server needs to run: flatout reads the configuration and looks up the files. It assumes that passwords are correct, \
+No server needs to be running: flatout reads the configuration and looks up the files. It assumes that passwords are correct, \
 and it counts no request towards a rate limit. If a server runs, flatout looks up its cache over the admin socket and \
 fetches nothing. Without a configuration, as with `flatout accelerate`, the running process explains the request.")]
 pub(crate) struct ExplainArgs {

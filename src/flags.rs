@@ -74,7 +74,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     handshake_timeout: u64,
 
-    /// Close a connection if its client reads no byte of a response for this time
+    /// Close a connection if its client reads nothing of a response for this long
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     write_timeout: u64,
 
@@ -119,7 +119,7 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let duration = parse_duration(text, MILLISECOND);
     let duration_ms = duration.map_err(|_| "a duration is a number with a unit: 250ms, 10s or 2m".to_owned())?;
     let is_within = (1..=86_400_000).contains(&duration_ms);
-    is_within.then_some(duration_ms).ok_or_else(|| "a duration lies between 1ms and 1d".to_owned())
+    is_within.then_some(duration_ms).ok_or_else(|| "a duration must be between 1ms and 1d".to_owned())
 }
 
 impl ServerArgs {

@@ -14,7 +14,7 @@ const EXIT_USAGE: u8 = 2;
     after_help = "Open connections stay open. If the new configuration has an error, none of it is applied and the old \
     one remains in use.\n\nExit codes:\n  \
     0  the configuration was reloaded\n  \
-    1  the reload failed for another reason than the configuration\n  \
+    1  the reload failed for a reason other than the configuration\n  \
     2  the configuration was rejected"
 )]
 pub(crate) struct ReloadArgs {

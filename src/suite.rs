@@ -83,7 +83,7 @@ struct RunArgs {
     /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Verify that everything works, with the suite's reduced repetitions and values
+    /// Check that everything works, with fewer repetitions and values as the suite defines them
     ///
     /// The figures of a quick run are not meant to be quoted.
     #[arg(long)]

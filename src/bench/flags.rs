@@ -153,7 +153,7 @@ pub(crate) struct RequestArgs {
     /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     pub(super) cacert: Option<PathBuf>,
-    /// Share of response bodies whose digest to check, such as 1% or 0.01
+    /// Share of response bodies to verify by digest, such as 1% or 0.01
     ///
     /// Sizes are always checked.
     #[arg(long, value_name = "SHARE")]
@@ -221,7 +221,7 @@ pub(crate) struct OutputArgs {
     /// Write the histograms to FILE as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(super) hlog: Option<String>,
-    /// Write everything that `flatout rerun` needs to this folder
+    /// Write a bundle to this folder: everything that `flatout rerun` needs
     #[arg(long, value_name = "DIR")]
     pub(super) bundle: Option<PathBuf>,
     /// Show progress full-screen (default on a terminal)

@@ -87,7 +87,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     }
     let work = match &request.workload {
         Some(name) => BenchRequests::Chosen(Arc::new(workload::parse_named(name)?)),
-        None => BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to request".to_owned())?,
+        None => BenchRequests::one(&url.target).ok_or_else(|| "the workload has no requests".to_owned())?,
     };
     plans(load, request, &work, question).map(|_| ())
 }
@@ -246,7 +246,9 @@ fn plans(
     };
     let levels = connections.levels().len() * rates.as_ref().map_or(1, Vec::len);
     if levels > LEVELS_MAX {
-        return Err(format!("rates and connections make {levels} levels together; {LEVELS_MAX} are the most"));
+        return Err(format!(
+            "rates and connections make {levels} levels together, more than the limit of {LEVELS_MAX}"
+        ));
     }
     let mut plans = Vec::new();
     for connections in connections.levels() {
@@ -280,7 +282,7 @@ fn connections_of(level: f64, streams: u32) -> Result<u32, String> {
     if (0.0..=f64::from(u32::MAX)).contains(&slots) {
         Ok(slots as u32)
     } else {
-        Err(format!("{slots} connections are more than can be counted"))
+        Err(format!("{slots} connections are too many"))
     }
 }
 
@@ -394,7 +396,7 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
             .map(|replay| BenchRequests::Replayed(Arc::new(replay)))
             .map_err(|faults| format!("{path}: {faults}"));
     }
-    BenchRequests::one(&url.target).ok_or_else(|| "there is nothing to request".to_owned())
+    BenchRequests::one(&url.target).ok_or_else(|| "the workload has no requests".to_owned())
 }
 
 /// `1%` or `0.01`: above 0, at most 1.

@@ -91,7 +91,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["accelerate", ":8080"], "is where this accelerator itself listens"),
         (&["accelerate", "http://localhost:81", "--listen", ":81"], "is where this accelerator itself listens"),
         (&["accelerate", ":1", "--memory", "256"], "a size is a number with a unit"),
-        (&["accelerate", ":1", "--memory", "1KiB"], "it lies between 1MiB and 16TiB"),
+        (&["accelerate", ":1", "--memory", "1KiB"], "it must be between 1MiB and 16TiB"),
         (
             &["accelerate", ":1", "--memory", "16TiB", "--listen", "127.0.0.1:0", "--admin", "off"],
             "the cache may use 16TiB of memory, but",
@@ -99,7 +99,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         (&["accelerate", ":1", "--memory-objects", "0"], "1..=1000000000"),
         (&["accelerate", ":1", "--disk", "/var/cache"], "DIR=10GiB"),
         (&["accelerate", ":1", "--disk", "=1GiB"], "no folder before"),
-        (&["accelerate", ":1", "--disk", "/a=1GiB", "--disk", "/a/b=1GiB"], "/a and /a/b are not two volumes"),
+        (&["accelerate", ":1", "--disk", "/a=1GiB", "--disk", "/a/b=1GiB"], "/a and /a/b cannot be two volumes"),
         (&["accelerate", ":1", "--no-cache", "--memory", "1GiB"], "cannot be used with"),
         (&["accelerate", ":1", "--listen", "8080"], "write :8080 for all addresses, or 127.0.0.1:8080"),
         (&["accelarate", ":1"], "accelerate"),
@@ -222,7 +222,7 @@ fn without_a_cache_there_is_nothing_to_purge() {
     };
     assert!(ask("POST", "/purge?all").ends_with("409"));
     assert!(ask("GET", "/purge?all").ends_with("405"));
-    assert!(ask("POST", "/purge?host=a&tag=b").starts_with("error: one of url, tag, prefix, host and all"));
+    assert!(ask("POST", "/purge?host=a&tag=b").starts_with("error: give only one of url, tag, prefix, host and all"));
     assert!(ask("POST", "/purge").ends_with("422"));
     drop(server);
 }

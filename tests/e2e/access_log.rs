@@ -418,7 +418,7 @@ fn serving_goes_on_when_the_log_takes_no_more() {
     let lost = ["log_lines_lost".to_owned(), REQUESTS.to_string()];
     assert!(stderr.lines().any(|line| line.split_whitespace().eq(lost.clone())), "{stderr}");
     let warnings: Vec<_> = stderr.lines().filter(|line| line.starts_with("warning: ")).collect();
-    let expected = "warning: the access log /dev/full takes no lines (No space left on device";
+    let expected = "warning: the access log /dev/full accepts no lines (No space left on device";
     assert!(matches!(warnings[..], [warning] if warning.starts_with(expected)), "{stderr}");
 }
 
@@ -443,7 +443,7 @@ fn a_file_that_is_full_ends_with_a_whole_line() {
     let lost = stderr.lines().find_map(|line| line.strip_prefix("log_lines_lost")).unwrap();
     let lost: usize = lost.trim().parse().unwrap();
     assert!(text.ends_with('\n') && text.lines().map(Line::parse).count() + lost == REQUESTS, "{lost} {stderr}");
-    assert!(lost > 0 && stderr.contains(" takes no lines (File too large"), "{stderr}");
+    assert!(lost > 0 && stderr.contains(" accepts no lines (File too large"), "{stderr}");
 }
 
 /// Its lines are lost and counted, and the rest of the server knows nothing of it.

@@ -222,7 +222,7 @@ fn a_wrong_flag_is_a_usage_error_with_a_hint() {
         (&["serve", "--workers", "0"], "1..=1024"),
         (&["serve", "--workers", "many"], "invalid digit"),
         (&["serve", "--idle-timeout", "10"], "a duration is a number with a unit: 250ms, 10s or 2m"),
-        (&["serve", "--head-timeout", "0s"], "a duration lies between 1ms and 1d"),
+        (&["serve", "--head-timeout", "0s"], "a duration must be between 1ms and 1d"),
         (&["serve", "one", "two"], "unexpected argument 'two'"),
         (&["serve", "--access-log"], "a value is required"),
         (&[], "Usage: flatout <COMMAND>"),

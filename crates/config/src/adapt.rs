@@ -149,14 +149,14 @@ fn decode_value(json: &Json, path: &str) -> Result<String, JsonError> {
         Json::Bool(false) => "#false".into(),
         Json::Number(number) => number.to_string(),
         Json::String(text) => crate::encode::quote(text),
-        Json::Array(_) => return Err(fault(path, "a value is no array")),
+        Json::Array(_) => return Err(fault(path, "a value is not an array")),
         Json::Object(object) => {
             let mut entries = object.iter();
             let (Some((name, value)), None) = (entries.next(), entries.next()) else {
-                return Err(fault(path, "an object as a value is {\"env\": …} or {\"file\": …}"));
+                return Err(fault(path, "an object as a value must be {\"env\": …} or {\"file\": …}"));
             };
             let (Some(annotation), Json::String(text)) = (Annotation::of(name), value) else {
-                return Err(fault(path, "an object as a value is {\"env\": \"NAME\"} or {\"file\": \"path\"}"));
+                return Err(fault(path, "an object as a value must be {\"env\": \"NAME\"} or {\"file\": \"path\"}"));
             };
             format!("({}){}", annotation.name(), crate::encode::quote(text))
         }

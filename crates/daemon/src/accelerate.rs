@@ -211,7 +211,7 @@ impl StoreView for View {
         for (reason, value) in self.accelerator.not_kept_counts().into_iter().filter(|(_, value)| *value > 0) {
             rows.push(MetricRow {
                 name: "cache_not_stored",
-                help: "Responses of origins that were not stored, by reason.",
+                help: "Origin responses that were not stored, by reason.",
                 kind: MetricKind::Counter,
                 labels: vec![("reason", reason.name().to_owned())],
                 value,
@@ -258,7 +258,7 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         ("store_evicted", "Responses evicted from memory.", counter, stats.evicted),
         (
             "store_memory_hits",
-            "Lookups that found a response in memory, without those in the workers' own caches.",
+            "Lookups that found a response in memory, not counting those in the workers' own caches.",
             counter,
             stats.memory_hits,
         ),
@@ -292,8 +292,13 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
             ),
             ("store_volume_bytes", "Bytes of stored responses on the volume.", gauge, volume.bytes),
             ("store_volume_objects", "Stored responses on the volume.", gauge, volume.objects),
-            ("store_volume_written", "Answers written to the volume.", counter, volume.written),
-            ("store_volume_dropped", "Answers not written because too much waited already.", counter, volume.dropped),
+            ("store_volume_written", "Responses written to the volume.", counter, volume.written),
+            (
+                "store_volume_dropped",
+                "Responses not written because too many were waiting to be written.",
+                counter,
+                volume.dropped,
+            ),
             ("store_volume_errors", "Reads and writes of the volume that failed.", counter, volume.errors),
         ];
         rows.extend(of_volume.map(|(name, help, kind, value)| MetricRow {

@@ -143,13 +143,13 @@ impl Certificates {
         if self.authority.is_none() {
             let folder = authority::folder(config.state.as_deref()).ok_or_else(|| {
                 Failure::usage(
-                    "there is no folder for the local certificate authority\n  \
+                    "no folder is set for the local certificate authority\n  \
                      try: state \"/var/lib/flatout\" in the configuration",
                 )
             })?;
             self.authority = Some(Authority::open(&folder, unix_s())?);
         }
-        self.authority.as_ref().ok_or_else(|| Failure::runtime("the local certificate authority is not there"))
+        self.authority.as_ref().ok_or_else(|| Failure::runtime("the local certificate authority is missing"))
     }
 
     /// Puts loaded certificates to use, and reports where the local authority's root is.

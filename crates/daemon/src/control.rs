@@ -300,7 +300,7 @@ impl Control {
         if let Some(store) = self.accelerator.store() {
             store.release_volumes();
         }
-        self.abandon_upgrade("it is at its end");
+        self.abandon_upgrade("it has ended");
         // The file first, so that no more clients connect.
         self.admin = None;
         self.logs.close();

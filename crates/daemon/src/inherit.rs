@@ -107,7 +107,7 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
     match take_inherited(number).and_then(prepare) {
         Ok(adopted) => Some(adopted),
         Err(error) => {
-            say(&format!("warning: descriptor {number} ({name}) of systemd is no listening TCP socket: {error}"));
+            say(&format!("warning: descriptor {number} ({name}) of systemd is not a listening TCP socket: {error}"));
             None
         }
     }
@@ -116,7 +116,7 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
 /// Prepares a socket of systemd like the server's own, except for options, which every listener receives later.
 fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
     if !socket_acceptconn(&socket)? {
-        return Err(io::Error::other("it does not listen"));
+        return Err(io::Error::other("it is not listening"));
     }
     let address = SocketAddr::try_from(getsockname(&socket)?)?;
     ioctl_fionbio(&socket, true)?;

@@ -67,10 +67,10 @@ impl Rows {
         rows.counter("received_bytes", "Bytes received.", sum(|c| &c.bytes_received));
         rows.counter(
             "accepts_without_descriptor",
-            "Times that no connection could be accepted because descriptors had run out.",
+            "Number of times no connection could be accepted because descriptors had run out.",
             sum(|c| &c.accepts_without_descriptor),
         );
-        rows.counter("accepts_failed", "Failures of accept for other reasons.", sum(|c| &c.accepts_failed));
+        rows.counter("accepts_failed", "Number of times accept failed for another reason.", sum(|c| &c.accepts_failed));
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
         rows.counter("tls_handshakes", "TLS handshakes completed, including resumed ones.", sum(|c| &c.tls_handshakes));
         rows.counter("tls_resumptions", "TLS handshakes that resumed a session.", sum(|c| &c.tls_resumptions));
@@ -81,7 +81,7 @@ impl Rows {
             "HTTP/2 streams that ended before their response was sent.",
             sum(|c| &c.http2_streams_cut),
         );
-        rows.family("responses", "Answers by status class.", "class", status_classes(shared));
+        rows.family("responses", "Responses by status class.", "class", status_classes(shared));
         rows.family("outcomes", "Responses by outcome.", "outcome", outcomes(shared));
         rows.family("refusals", "Refused requests by reason.", "reason", refusals(shared));
         rows.family("closes", "Closed connections by reason.", "reason", closes(shared));
@@ -94,7 +94,7 @@ impl Rows {
         );
         rows.counter("reloads_refused", "Reloads that were refused.", shared.reloads_refused.load(Ordering::Relaxed));
         rows.counter("upgrades_failed", "Upgrades that failed.", shared.upgrades_failed.load(Ordering::Relaxed));
-        rows.gauge("start_time_seconds", "When the process was started, since 1970.", shared.started_unix_s());
+        rows.gauge("start_time_seconds", "Start time of the process, since 1970.", shared.started_unix_s());
         rows.0.push(Family {
             name: "build_info",
             help: "Always 1; the labels describe the running program.",

@@ -175,7 +175,7 @@ impl PurgeRequest {
                 _ => return Err(format!("unknown: `{name}`; there are url, tag, prefix, host, all, soft and dry-run")),
             };
             if scope.replace(found).is_some() {
-                return Err("one of url, tag, prefix, host and all at a time".to_owned());
+                return Err("give only one of url, tag, prefix, host and all".to_owned());
             }
         }
         let scope = scope.ok_or("say what to purge: one of url, tag, prefix, host and all")?;
@@ -256,8 +256,8 @@ mod tests {
         for (query, said) in [
             ("", "say what to purge"),
             ("soft", "say what to purge"),
-            ("all&tag=x", "at a time"),
-            ("tag=x&tag=y", "at a time"),
+            ("all&tag=x", "only one of"),
+            ("tag=x&tag=y", "only one of"),
             ("tag=", "is not a tag"),
             ("tag=a%20b", "is not a tag"),
             ("tag=a,b", "is not a tag"),

@@ -106,7 +106,7 @@ impl Control {
         match confinement.find_outside(&wanted) {
             None => Ok(()),
             Some(path) => Err(Failure::usage(format!(
-                "{} lies outside the folders that the workers were confined to at the start (landlock)\n  \
+                "{} is outside the folders to which the workers were confined at startup (landlock)\n  \
                  try: flatout upgrade (or SIGUSR2), which confines a new process to the new folders",
                 path.display()
             ))),

@@ -181,7 +181,7 @@ fn warn_of_unreadable(loaded: Option<&Loaded>) {
         if let Err(error) = File::open(path) {
             say(&format!(
                 "warning: the user of this process cannot read {} ({error}); reloads go on using what was read now, but a renewed \
-                 certificate will not be seen, and an upgrade will fail\n  try: let that user read it, by its group for instance",
+                 certificate will not be seen, and an upgrade will fail\n  try: let that user read it, for instance through its group",
                 path.display()
             ));
         }

@@ -105,7 +105,7 @@ impl Control {
     fn start_process(&self) -> io::Result<(Child, OwnedFd)> {
         let mut arguments = std::env::args_os();
         // Looked up again, so that it is the program currently at that name.
-        let program = arguments.next().ok_or_else(|| io::Error::other("this process has no name"))?;
+        let program = arguments.next().ok_or_else(|| io::Error::other("the path of this program is unknown"))?;
         let (ready, other_end) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // Copies without close-on-exec exist until the new process has them; nothing else is started meanwhile.
         let mut copies = vec![dup(&other_end)?];

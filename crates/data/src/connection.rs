@@ -115,7 +115,7 @@ impl Session {
             if mode != "wal" {
                 return Err(rusqlite::Error::SqliteFailure(
                     ffi::Error::new(ffi::SQLITE_READONLY),
-                    Some(format!("the journal stays in mode {mode}")),
+                    Some(format!("the journal mode remains {mode}")),
                 ));
             }
             // NORMAL, unless `sync_commits` sets FULL: when a page learns of a commit, the kernel has it, and the file

@@ -302,7 +302,7 @@ fn absolute(path: &Path) -> Result<PathBuf, DataError> {
         return Ok(path);
     }
     let missing = |detail: String| DataError::new(DataReason::FileMissing, detail);
-    let name = path.file_name().ok_or_else(|| missing(format!("{} names no file", path.display())))?;
+    let name = path.file_name().ok_or_else(|| missing(format!("{} is not the name of a file", path.display())))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|error| missing(format!("{}: {error}", folder.display())))?;
     Ok(folder.join(name))

@@ -87,8 +87,8 @@ impl KvError {
     /// Description.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Key => "The key is empty, or longer than is allowed.",
-            Self::Value => "The value is larger than is allowed.",
+            Self::Key => "The key is empty, or longer than the limit.",
+            Self::Value => "The value is larger than the limit.",
             Self::NotInteger => "The value is not a whole number and cannot be incremented.",
             Self::Overflow => "The sum is outside the range of 64-bit integers.",
         }

@@ -7,10 +7,10 @@ flatout_reason::reasons! {
     /// Kind of database error.
     pub enum DataReason { name, text, }
     SqlInvalid, "db_sql_invalid", "The statement is not SQL that this database understands.";
-    SqlEmpty, "db_sql_empty", "The text contains no statement.";
-    SqlMultiple, "db_sql_multiple", "The text contains more than one statement: run them one by one, or as a transaction.";
-    SqlForbidden, "db_sql_forbidden", "The statement uses something that pages may not use: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension, fts3_tokenizer or a temporary table.";
-    SqlTooLong, "db_sql_too_long", "The statement's text is too long.";
+    SqlEmpty, "db_sql_empty", "The string contains no statement.";
+    SqlMultiple, "db_sql_multiple", "The string contains more than one statement: run them one by one, or as a transaction.";
+    SqlForbidden, "db_sql_forbidden", "The statement uses something that pages must not use: ATTACH, DETACH, PRAGMA, VACUUM, BEGIN, COMMIT, ROLLBACK, SAVEPOINT, load_extension, fts3_tokenizer or a temporary table.";
+    SqlTooLong, "db_sql_too_long", "The statement is too long.";
     ParametersMismatch, "db_parameters_mismatch", "The given parameters do not match those of the statement.";
     ConstraintUnique, "db_constraint_unique", "The row would duplicate a value that must be unique.";
     ConstraintForeignKey, "db_constraint_foreign_key", "The row would refer to a row that does not exist, or another row still refers to it.";
@@ -18,7 +18,7 @@ flatout_reason::reasons! {
     ConstraintCheck, "db_constraint_check", "The row violates a CHECK of its table.";
     ConstraintOther, "db_constraint_other", "The row violates another rule of its table, or a trigger refused it.";
     ValueType, "db_value_type", "A value has the wrong type.";
-    ValueTooBig, "db_value_too_big", "A text, a blob or a row is larger than the limit.";
+    ValueTooBig, "db_value_too_big", "A string, a blob or a row is larger than the limit.";
     RowsMax, "db_rows_max", "The result has more rows than the limit: read a part with LIMIT, and the next part with a WHERE that starts after the last row.";
     BytesMax, "db_bytes_max", "The result has more bytes than the limit: read fewer rows or columns, or a part of a value with substr.";
     StatementTimeout, "db_statement_timeout", "The statement exceeded its time limit and was stopped without effect.";
@@ -27,7 +27,7 @@ flatout_reason::reasons! {
     LockTimeout, "db_lock_timeout", "Another process kept the database locked until the timeout.";
     TransactionTimeout, "db_transaction_timeout", "The transaction exceeded its time limit and was rolled back.";
     TransactionEnded, "db_transaction_ended", "The transaction has already ended: an error in it rolled it back.";
-    FileMissing, "db_file_missing", "The database's folder does not exist: create it, or name another.";
+    FileMissing, "db_file_missing", "The database's folder does not exist: create it, or use another.";
     FileForbidden, "db_file_forbidden", "flatout has no permission to open the database's file or folder: let its user read and write both.";
     FileReadOnly, "db_file_read_only", "The database cannot be written: its file, its folder or its file system is read-only for this process.";
     FileNotDatabase, "db_file_not_database", "The file is not a SQLite database.";

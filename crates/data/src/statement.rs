@@ -129,7 +129,7 @@ fn bind(statement: &mut CachedStatement<'_>, parameters: &Parameters) -> Result<
                 None => Ok(()),
                 Some(missing) => {
                     let name = statement.parameter_name(missing + 1).unwrap_or("?");
-                    Err(DataError::new(DataReason::ParametersMismatch, format!("nothing is given for {name}")))
+                    Err(DataError::new(DataReason::ParametersMismatch, format!("no value is given for {name}")))
                 }
             }
         }

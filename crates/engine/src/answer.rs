@@ -16,7 +16,7 @@ pub(crate) fn redirect(
     policy: &HeaderPolicy,
     outcome: impl Into<Outcome>,
 ) -> Response {
-    Refusal::new(status, "The page is elsewhere.", outcome).with("Location", location).respond(None, policy)
+    Refusal::new(status, "This page has moved.", outcome).with("Location", location).respond(None, policy)
 }
 
 /// The response of a `respond` step.

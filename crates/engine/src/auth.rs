@@ -50,18 +50,19 @@ enum Scheme {
 /// Validates a hash; the error describes the problem.
 fn check_hash(text: &str) -> Result<Scheme, String> {
     if text.starts_with("$argon2") {
-        let hash = PasswordHash::new(text).map_err(|error| format!("it is no argon2 hash in PHC form ({error})"))?;
-        let params = Params::try_from(&hash).map_err(|error| format!("its argon2 parameters are wrong ({error})"))?;
+        let hash =
+            PasswordHash::new(text).map_err(|error| format!("it is not an argon2 hash in PHC form ({error})"))?;
+        let params = Params::try_from(&hash).map_err(|error| format!("its argon2 parameters are invalid ({error})"))?;
         let slow = params.m_cost() > ARGON2_MEMORY_KIB_MAX || params.t_cost() > ARGON2_PASSES_MAX;
         let algorithm = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
         return match (hash.hash.is_some() && hash.salt.is_some() && algorithm, slow) {
-            (false, _) => Err("it lacks its salt or its hash, or the kind of argon2 is unknown".to_owned()),
+            (false, _) => Err("it has no salt or no hash, or its argon2 variant is unknown".to_owned()),
             (true, true) => Err("verifying it would need more than 1 GiB of memory, or more than 64 passes".to_owned()),
             (true, false) => Ok(Scheme::Argon2),
         };
     }
     if text.starts_with("$2") {
-        let parts = text.parse::<HashParts>().map_err(|error| format!("it is no bcrypt hash ({error})"))?;
+        let parts = text.parse::<HashParts>().map_err(|error| format!("it is not a bcrypt hash ({error})"))?;
         if parts.get_cost() > BCRYPT_COST_MAX {
             return Err(format!("verifying it would take seconds: its cost is above {BCRYPT_COST_MAX}"));
         }
@@ -83,10 +84,12 @@ impl Auth {
         let (mut names, mut hashes) = (HashMap::new(), Vec::new());
         for (name, text) in users {
             match check_hash(text) {
-                _ if name.contains(':') => faults.push(format!("the name `{name}` has a colon, which ends a name")),
+                _ if name.contains(':') => {
+                    faults.push(format!("the name `{name}` contains a colon, which would end it"))
+                }
                 Ok(scheme) => {
                     if names.insert(name.clone().into_bytes(), hashes.len()).is_some() {
-                        faults.push(format!("the name `{name}` is there twice"));
+                        faults.push(format!("the name `{name}` is given twice"));
                     }
                     hashes.push(Hash { name: name.clone(), text: text.clone(), scheme });
                 }
@@ -142,7 +145,7 @@ pub(crate) struct Verifier {
 impl Verifier {
     /// Starts the thread. It stops when the verifier is dropped.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
-        let key = ProofKey::new().map_err(|_| io::Error::other("the system gives no random bytes"))?;
+        let key = ProofKey::new().map_err(|_| io::Error::other("the system has no random bytes"))?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver))?;
         Ok(Arc::new(Self { key, jobs: sender }))

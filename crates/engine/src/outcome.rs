@@ -24,7 +24,7 @@ flatout_reason::reasons! {
     RateLimited, "rate_limited", "The client's address exceeded the rate limit: 429.";
     Unauthorized, "unauthorized", "The name and password are missing or wrong: 401.";
     AuthBusy, "auth_busy", "The queue for password verification is full: 503.";
-    AmbiguousPath, "ambiguous_path", "With another reading of `%2F`, `%5C`, `\\` or `;`, other rules would apply, or a rule protects the script or page under its plain name: 400.";
+    AmbiguousPath, "ambiguous_path", "If `%2F`, `%5C`, `\\` or `;` were decoded differently, other rules would apply, or a rule protects the script or page under its plain name: 400.";
     Unrouted, "unrouted", "No handler of the site responded: 404.";
 }
 

@@ -184,9 +184,9 @@ pub(crate) enum Mismatch {
 impl Mismatch {
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::Method => "the method is another",
-            Self::Path => "the path is another",
-            Self::Field => "a field is not there, or has another value",
+            Self::Method => "the method differs",
+            Self::Path => "the path differs",
+            Self::Field => "a field is missing or has another value",
         }
     }
 }

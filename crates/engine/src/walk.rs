@@ -157,7 +157,7 @@ fn is_extension(head: &RequestHead<'_>) -> bool {
 }
 
 pub(crate) fn method_not_allowed() -> Refusal {
-    let text = "This address can only be read: send GET or HEAD.";
+    let text = "This address supports only GET and HEAD.";
     Refusal::new(405, text, FileOutcome::MethodNotAllowed).with("Allow", ALLOW)
 }
 
@@ -572,5 +572,5 @@ fn path_refused(refusal: PathRefusal) -> Refusal {
 }
 
 fn unrouted() -> Refusal {
-    Refusal::new(404, "Nothing here has this name.", RouteOutcome::Unrouted)
+    Refusal::new(404, "There is nothing at this address.", RouteOutcome::Unrouted)
 }

@@ -36,11 +36,11 @@ impl HeadError {
     pub const fn text(self) -> &'static str {
         match self {
             Self::TooLarge => "the head is too large",
-            Self::StatusLine => "the script writes a status line of its own (NPH)",
-            Self::Field => "a line of the head is not a field",
-            Self::Status => "the Status is not a number from 200 to 599, or there are two",
-            Self::ContentLength => "the Content-Length is not a number, or there are two",
-            Self::Doubled => "a field that may occur once occurs twice",
+            Self::StatusLine => "the script writes its own status line (NPH)",
+            Self::Field => "a line of the header section is not a field",
+            Self::Status => "Status is not a number from 200 to 599, or occurs twice",
+            Self::ContentLength => "Content-Length is not a number, or occurs twice",
+            Self::Doubled => "a field that may occur only once occurs twice",
         }
     }
 }

@@ -31,7 +31,7 @@ flatout_reason::reasons! {
     Overloaded, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
     RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
     ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
-    CutHead, "php_cut_head", 502, "The connection closed, or the script exited, within the response head: 502.";
+    CutHead, "php_cut_head", 502, "The connection closed, or the script exited, before the response head was complete: 502.";
     HeadTimeout, "php_head_timeout", 504, "The response head was not complete within the head timeout: 504.";
     HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 128 fields: 502.";
     HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
@@ -49,12 +49,12 @@ impl PhpOutcome {
     const fn sentence(self) -> &'static str {
         match self.status() {
             400 => "The request was incomplete.",
-            411 => "The request must say how long its content is.",
+            411 => "The request must declare the length of its content.",
             413 => "The request's content is too large.",
             502 => "Bad gateway: the origin's response was invalid.",
-            503 => "There is too much to do just now. Please try again in a moment.",
+            503 => "The server is busy. Please try again in a moment.",
             504 => "Gateway timeout: the origin did not respond in time.",
-            _ => "The request cannot be served.",
+            _ => "The server cannot handle this request.",
         }
     }
 }

@@ -161,9 +161,9 @@ impl RecordError {
     /// Description.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Version => "a record has another version than 1",
+            Self::Version => "a record does not have version 1",
             Self::RequestId => "a record belongs to another request",
-            Self::Kind => "a record has a type that no server may send here",
+            Self::Kind => "a record has a type that a server must not send here",
             Self::AfterEnd => "the response continues after its end",
             Self::EndMalformed => "the end of the request is malformed",
             Self::EmptyTooMany => "there are too many empty records",

@@ -79,7 +79,7 @@ flatout_reason::reasons! {
     DurationUs, "duration_us", "Microseconds from the first bytes of the request to the end of its response.";
     Tls, "tls", "Whether the request came over TLS.";
     Site, "site", "The site that responded, by its first name; null if there was none.";
-    User, "user", "Who has shown a password (RFC 7617).";
+    User, "user", "The user name of a verified password (RFC 7617).";
     Cache, "cache", "The result of the cache lookup; null without a cache.";
 }
 

@@ -24,13 +24,13 @@ flatout_reason::reasons! {
     /// Plain HTTP arrived on a TLS port.
     HttpOnTlsPort, "http_on_tls_port", 400, "This port speaks https, not http.";
     /// RFC 9110 §9.1.
-    MethodTooLong, "method_too_long", 501, "The method is longer than any that this server knows.";
+    MethodTooLong, "method_too_long", 501, "The method is longer than any method that this server knows.";
     /// RFC 9112 §2.3.
     Version, "version", 400, "The HTTP version is malformed.";
     /// RFC 9110 §15.6.6.
     VersionUnsupported, "version_unsupported", 505, "This server speaks HTTP/1.1 and HTTP/1.0.";
     /// RFC 9112 §3.2.
-    Target, "target", 400, "The request target has none of the four forms of RFC 9112.";
+    Target, "target", 400, "The request target does not have one of the four forms of RFC 9112.";
     /// RFC 9112 §3.2.
     TargetCharacter, "target_character", 400,
         "The request target contains a control character, a fragment, or bytes that are not UTF-8.";

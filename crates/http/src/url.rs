@@ -55,7 +55,7 @@ impl fmt::Display for UrlError {
             }
             Self::HostInvalid(host) => write!(
                 formatter,
-                "`{host}` is not a valid host; write a name such as example.com (other letters than ASCII as xn--…), \
+                "`{host}` is not a valid host; write a name such as example.com (letters outside ASCII as xn--…), \
                  or an address"
             ),
             Self::BracketsMissing(address) => {

@@ -20,10 +20,13 @@ impl std::fmt::Display for FieldError {
             Self::Name(line) => write!(formatter, "the header {line:?} is not of the form 'Name: value'"),
             Self::Value(line) => write!(formatter, "the header {line:?} has a control character in its value"),
             Self::Reserved(name) if name.eq_ignore_ascii_case("connection") => {
-                write!(formatter, "the header Connection is the client's own; use --close for a connection per request")
+                write!(
+                    formatter,
+                    "the client sets the header Connection itself; use --close for a connection per request"
+                )
             }
             Self::Reserved(name) => {
-                write!(formatter, "the header {name} is the client's own; use --body for content")
+                write!(formatter, "the client sets the header {name} itself; use --body for content")
             }
         }
     }

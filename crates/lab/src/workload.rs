@@ -148,7 +148,7 @@ impl fmt::Display for MakeError {
                 write!(formatter, "the files need {needed} bytes, but the disk has only {free} left")
             }
             Self::Io { path, error, written, files } => {
-                write!(formatter, "cannot write {}: {error} ({written} of {files} files are written)", path.display())
+                write!(formatter, "cannot write {}: {error} ({written} of {files} files were written)", path.display())
             }
         }
     }
@@ -301,7 +301,7 @@ mod tests {
         fs::remove_file(folder.0.join("file50k.html")).unwrap();
         fs::create_dir(folder.0.join("file50k.html")).unwrap();
         let error = make(&set, &folder.0, |_| {}).unwrap_err().to_string();
-        assert!(error.contains("file50k.html") && error.contains("(2 of 5 files are written)"), "{error}");
+        assert!(error.contains("file50k.html") && error.contains("(2 of 5 files were written)"), "{error}");
         assert!(folder.0.join("file5k.html").is_file() && list.is_file());
     }
 

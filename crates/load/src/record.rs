@@ -126,7 +126,7 @@ pub enum RecordError {
 impl std::fmt::Display for RecordError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
-            Self::Histogram => "a histogram could not be made",
+            Self::Histogram => "a histogram could not be created",
             Self::Different => "two records have histograms of different bounds",
         })
     }

@@ -106,7 +106,7 @@ impl std::fmt::Display for ReadError {
         match self {
             Self::Malformed(what) => write!(formatter, "not a result of flatout bench: {}", visible(what)),
             Self::OtherSchema(schema) if schema.is_empty() => {
-                write!(formatter, "not a result of flatout bench: it names no schema")
+                write!(formatter, "not a result of flatout bench: it has no schema")
             }
             Self::OtherSchema(schema) => write!(formatter, "not a result of flatout bench but {schema:?}"),
             Self::Newer(version) => write!(

@@ -169,15 +169,15 @@ pub fn parse_named(text: &str) -> Result<Workload, String> {
             let lambda = match option.map(|option| option.strip_prefix("lambda=").map(str::parse::<f64>)) {
                 None => web96::LAMBDA_DEFAULT,
                 Some(Some(Ok(lambda))) => lambda,
-                Some(_) => return Err("web96 has one parameter more: web96:100,lambda=4".to_owned()),
+                Some(_) => return Err("web96 has only one other parameter: web96:100,lambda=4".to_owned()),
             };
             web96::workload(ops_per_s, lambda).map_err(|error| error.to_string())
         }
         ("web99", Some(connections), None) => web99::workload(connections).map_err(|error| error.to_string()),
-        ("web96", None, _) => Err("say how many operations a second it is for, such as web96:100".to_owned()),
-        ("web99", None, _) => Err("say how many connections it is for, such as web99:50".to_owned()),
+        ("web96", None, _) => Err("give the number of operations per second, such as web96:100".to_owned()),
+        ("web99", None, _) => Err("give the number of connections, such as web99:50".to_owned()),
         _ => Err(format!(
-            "no workload is called {text:?}; there are web96:OPS, web96:OPS,lambda=L and web99:CONNECTIONS"
+            "there is no workload called {text:?}; known are web96:OPS, web96:OPS,lambda=L and web99:CONNECTIONS"
         )),
     }
 }

@@ -14,7 +14,7 @@ flatout_reason::reasons! {
     IdleTimeout, "idle_timeout", false, "No request started within the idle timeout.";
     HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the response is 408.";
     BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the response is 408.";
-    WriteTimeout, "write_timeout", true, "The client read no byte of a response within the write timeout.";
+    WriteTimeout, "write_timeout", true, "The client read nothing of a response within the write timeout.";
     Refused, "refused", true, "A request was refused; the name of the refusal says why.";
     RefusedBody, "refused_body", false, "The response was complete before the request's body was read, so the connection could not be reused.";
     ClientCutHead, "client_cut_head", true, "The client closed the connection in the middle of a request head.";
@@ -40,7 +40,7 @@ flatout_reason::reasons! {
     H2Protocol, "h2_protocol", true, "The client violated HTTP/2, and the server sent GOAWAY with the error code.";
     H2ClientError, "h2_client_error", true, "The client closed the connection with an HTTP/2 error.";
     H2RapidReset, "h2_rapid_reset", true, "The client reset streams faster than the server could respond.";
-    H2MadeYouReset, "h2_made_you_reset", true, "The client provoked stream errors so that the server had to reset the streams.";
+    H2MadeYouReset, "h2_made_you_reset", true, "The client caused too many stream errors, for which the server had to reset the streams.";
     H2PingFlood, "h2_ping_flood", true, "The client sent too many PING frames.";
     H2SettingsFlood, "h2_settings_flood", true, "The client sent too many SETTINGS frames.";
     H2ContinuationFlood, "h2_continuation_flood", true, "The client split header sections into too many CONTINUATION frames.";

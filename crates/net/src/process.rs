@@ -115,7 +115,7 @@ pub fn become_user(identity: Identity) -> io::Result<()> {
     }
     // SAFETY: as above. Root (0) may always switch, so this is skipped if the new user is root.
     let came_back = uid != 0 && unsafe { libc::setuid(0) == 0 || libc::setgid(0) == 0 && gid != 0 };
-    if came_back { Err(io::Error::other("the kernel would let us become root again")) } else { Ok(()) }
+    if came_back { Err(io::Error::other("the process could still become root again")) } else { Ok(()) }
 }
 
 #[cfg(test)]

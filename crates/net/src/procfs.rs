@@ -207,7 +207,7 @@ fn numbered(folder: &str) -> io::Result<impl Iterator<Item = u32>> {
 
 fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Result<T> {
     parse(&fs::read_to_string(path)?)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} has another form than expected")))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} does not have the expected form")))
 }
 
 /// `pid (name) state …`; a name may have spaces and brackets.

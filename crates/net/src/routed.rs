@@ -121,7 +121,7 @@ impl Refusal {
             location.push('?');
             location.push_str(&encode_location(query));
         }
-        Self::new(status, "The address is a little different.", outcome).with("Location", location)
+        Self::new(status, "This page has a slightly different address.", outcome).with("Location", location)
     }
 
     /// A refusal without fields.
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn pages_declare_their_length() {
-        let refusal = Refusal::new(404, "Nothing here has this name.", Outcome::NONE).with("Allow", "GET");
+        let refusal = Refusal::new(404, "There is nothing at this address.", Outcome::NONE).with("Allow", "GET");
         let response = refusal.respond(None, &HeaderPolicy::default());
         let text = text(&response);
         assert!(text.starts_with("HTTP/1.1 404 Not Found\r\n"), "{text}");

@@ -42,7 +42,7 @@ pub(crate) fn error_of(fault: OpenFault) -> io::Error {
     match fault {
         OpenFault::NotFound => io::ErrorKind::NotFound.into(),
         OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
-        OpenFault::OutsideRoot => io::Error::other("it leads out of the folder"),
+        OpenFault::OutsideRoot => io::Error::other("it is outside the folder"),
         OpenFault::NotAFile => io::Error::other("it is not a regular file"),
         OpenFault::NoDescriptor => io::Error::other("no file descriptor is left"),
         OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),

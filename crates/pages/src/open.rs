@@ -132,7 +132,7 @@ fn open(
     let tls = if settings.upstreams.iter().any(|(_, origin)| origin.secure) {
         let loaded = OriginTls::load(&OriginTlsSettings::default());
         let advice = "install the authorities of this machine, as in the package ca-certificates";
-        Some(loaded.map_err(|error| (format!("an upstream is reached by https: {error}"), advice.to_owned()))?)
+        Some(loaded.map_err(|error| (format!("an upstream uses https: {error}"), advice.to_owned()))?)
     } else {
         None
     };
@@ -161,7 +161,7 @@ fn open_secret(path: &Path, realm: &str) -> Result<Arc<SecretFile>, (String, Str
 
 fn bad_secret(path: &Path, error: &SecretError) -> (String, String) {
     let what = format!("the secret `{}` cannot be used: {error}", path.display());
-    (what, "name a file that this user may read and write, in a folder that exists".to_owned())
+    (what, "give a file that this user may read and write, in a folder that exists".to_owned())
 }
 
 /// Limits of a page's use of a database, which are lower than those of a program that owns it. A result of the size

@@ -52,8 +52,8 @@ fn refuse(status: u16, outcome: impl Into<Outcome>) -> Refusal {
     let text = match status {
         // Messages of refusals are for visitors as well: the page does not accept their content.
         400..=499 => "This page does not accept the content of this request.",
-        503 | 507 => "This page takes too much at this moment. Please try again.",
-        _ => "This page has an error, which is not yours. The operator of the site can find it in the log.",
+        503 | 507 => "This page needs too many resources at the moment. Please try again.",
+        _ => "This page has an error. It is not your fault; the operator of the site can find it in the log.",
     };
     let refusal = Refusal::new(status, text, outcome).with("Cache-Control", "no-store");
     if status == 503 { refusal.with("Retry-After", "1") } else { refusal }

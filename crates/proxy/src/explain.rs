@@ -215,12 +215,12 @@ fn decide(
     match decide_request(request, rules) {
         Intake::LookUp => {}
         Intake::Bypass(reason) => {
-            return (reason, "It is passed on to an origin; the cache has no part in it.".to_owned());
+            return (reason, "It is forwarded to an origin; the cache is not involved.".to_owned());
         }
         Intake::Unsafe(reason) => {
             return (
                 reason,
-                "It is passed on to an origin; the stored response for its target is then invalidated.".to_owned(),
+                "It is forwarded to an origin; the stored response for its target is then invalidated.".to_owned(),
             );
         }
     }

@@ -66,10 +66,10 @@ const fn sentence(status: u16) -> &'static str {
         400 => "The request was incomplete.",
         501 => "This server does not support that method.",
         502 => "Bad gateway: the origin's response was invalid.",
-        503 => "There is too much to do just now. Please try again in a moment.",
+        503 => "The server is busy. Please try again in a moment.",
         504 => "Gateway timeout: the origin did not respond in time.",
         508 => "Proxy loop detected.",
-        _ => "The request cannot be served.",
+        _ => "The server cannot handle this request.",
     }
 }
 

@@ -105,7 +105,7 @@ impl ProxyStep {
             return None;
         }
         Some(match &self.settings.balance {
-            Balance::LeastConnections => "the one with the fewest requests under way for its weight".to_owned(),
+            Balance::LeastConnections => "the origin with the fewest requests in progress for its weight".to_owned(),
             Balance::RoundRobin => "one after the other, by weight".to_owned(),
             Balance::ConsistentHash(key) => {
                 let by = match key {
@@ -129,9 +129,11 @@ impl ProxyStep {
                 None => "unknown".to_owned(),
                 Some(standing) => match standing {
                     OriginStatus::Well => "healthy".to_owned(),
-                    OriginStatus::Starting(thousandths) => format!("back, with {} % of its share", thousandths / 10),
+                    OriginStatus::Starting(thousandths) => {
+                        format!("recovering, with {} % of its share", thousandths / 10)
+                    }
                     OriginStatus::PausedUntil(until_ms) => {
-                        format!("ejected for {} ms more, as requests failed", until_ms.saturating_sub(now_ms))
+                        format!("paused for {} ms more, because requests failed", until_ms.saturating_sub(now_ms))
                     }
                     OriginStatus::Trial => "being tried again".to_owned(),
                     OriginStatus::Down => "down: its health checks fail".to_owned(),
@@ -142,7 +144,7 @@ impl ProxyStep {
                 let (asking, limit) = (limiter.asking(), limiter.limit());
                 let waiting = limiter.waiting();
                 format!(
-                    ", {under_way} of {max} requests under way, {asking} await a head (limit {limit}), {waiting} queued"
+                    ", {under_way} of {max} requests in progress, {asking} waiting for a response head (limit {limit}), {waiting} queued"
                 )
             });
             OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{limiter}") }
@@ -186,11 +188,11 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
     OriginTls::load(&asked).map_err(|error| match error {
         OriginTlsError::Unreadable(path, error) => (
             format!("the authorities in {} cannot be read: {error}", path.display()),
-            "name a file in PEM that the user who starts flatout may read".to_owned(),
+            "give a PEM file that the user who starts flatout may read".to_owned(),
         ),
         OriginTlsError::NoAuthority(path) => (
             format!("{} contains no PEM certificate of an authority", path.display()),
-            "name the file with the authority's certificate, not its key".to_owned(),
+            "give the file with the authority's certificate, not its key".to_owned(),
         ),
         OriginTlsError::NoSystemAuthority => (
             "this system has no CA certificates, so no https origin can be verified".to_owned(),

@@ -145,7 +145,7 @@ pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     let manifest: Manifest =
         serde_json::from_str(&text).map_err(|error| bad(format!("not a bundle's list: {error}")))?;
     if manifest.layout != LAYOUT {
-        return Err(bad(format!("its layout is {:?}, and this flatout reads {LAYOUT}", manifest.layout)));
+        return Err(bad(format!("its layout is {:?}, but this flatout reads {LAYOUT}", manifest.layout)));
     }
     let names = command::inputs(&words);
     if manifest.inputs.iter().map(|input| &input.name).ne(&names) {

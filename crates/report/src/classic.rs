@@ -48,7 +48,9 @@ impl Classic {
     /// Parses its name on the command line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|view| view.name() == text);
-        found.ok_or_else(|| format!("no view is called {text:?}; there are {}", Self::ALL.map(Self::name).join(", ")))
+        found.ok_or_else(|| {
+            format!("there is no view called {text:?}; known are {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 
     /// The report in the original's layout, with notes below.

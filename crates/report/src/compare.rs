@@ -265,19 +265,19 @@ impl Compared {
             }
         }
         for level in rest {
-            lines.push(format!("At {}: too little for a judgement", level.load));
+            lines.push(format!("At {}: too little data to judge", level.load));
             lines.push(format!("  {}", level.raw));
         }
         lines.push(String::new());
         lines.push(match self.blocks {
-            Blocks::Runs => format!("Judged by {} pairs of runs.", self.pairs),
+            Blocks::Runs => format!("Judged from {} pairs of runs.", self.pairs),
             Blocks::Stretches => {
-                "Judged only by segments of these runs: the intervals do not include differences between runs. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
+                "Judged only from segments of these runs: the intervals do not include differences between runs. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
             }
             Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
         });
         lines.extend(
-            self.unlike.iter().map(|difference| format!("note: they differ in more than the subject: {difference}")),
+            self.unlike.iter().map(|difference| format!("note: the runs differ in more than the server: {difference}")),
         );
         lines.extend(self.invalid.iter().map(|reason| format!("not every figure holds: {reason}")));
         lines.join("\n") + "\n"

@@ -122,7 +122,11 @@ fn add_step(page: &mut TextPage, step: &StepReport) {
     add_responses(page, step, format!("of {} begun", show::count(counts.requests_begun)));
     add_errors(page, step);
     if step.tally.dropped > 0 {
-        page.named("never begun", &show::count(step.tally.dropped), "arrivals that waited too long for a connection");
+        page.named(
+            "never begun",
+            &show::count(step.tally.dropped),
+            "arrivals that waited too long for a free connection",
+        );
     }
     if let Some(cost_ns) = step.client.cpu_ns_per_response {
         let busy = format!("busiest thread {} busy{}", show::percent(step.client.busy_share), busy_wait(step));

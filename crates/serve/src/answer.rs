@@ -56,7 +56,7 @@ pub(crate) fn answer(
             Precondition::Failed => {
                 return Err(Refusal::new(
                     412,
-                    "The file is not the version you expect.",
+                    "The file is not the version that the request requires.",
                     FileOutcome::PreconditionFailed,
                 ));
             }

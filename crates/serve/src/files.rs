@@ -149,7 +149,7 @@ impl Files {
                 Response::new(204, head, Body::Empty, FileOutcome::Options).into()
             }
             (Method::Known(_), _) => {
-                const TEXT: &str = "Files can be read here, and nothing else.";
+                const TEXT: &str = "This address supports only GET and HEAD.";
                 Refusal::new(405, TEXT, FileOutcome::MethodNotAllowed).with("Allow", ALLOW).into()
             }
             _ => Refusal::new(501, "This server does not support that method.", FileOutcome::MethodUnknown).into(),

@@ -66,7 +66,7 @@ impl From<FileOutcome> for Refusal {
                 Self::new(503, TRY_AGAIN, outcome).with("Retry-After", "1")
             }
             FileOutcome::FileFailed => Self::new(500, "The file could not be read.", outcome),
-            _ => Self::new(404, "Nothing here has this name.", outcome),
+            _ => Self::new(404, "There is nothing at this address.", outcome),
         }
     }
 }

@@ -72,14 +72,14 @@ impl std::fmt::Display for BundleError {
             Self::Foreign(path) => {
                 write!(
                     formatter,
-                    "{} is not empty, and no result of a suite; name another folder with --out",
+                    "{} is not empty and not the result of a suite; choose another folder with --out",
                     path.display()
                 )
             }
             Self::Busy(path) => write!(formatter, "another process is running a suite into {}", path.display()),
             Self::Differs(path, what) => write!(
                 formatter,
-                "{} cannot be resumed: {what}; run with --fresh to start over, or name another folder with --out",
+                "{} cannot be resumed: {what}; run with --fresh to start over, or choose another folder with --out",
                 path.display()
             ),
         }

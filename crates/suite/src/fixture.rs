@@ -159,7 +159,7 @@ fn grow(text: &str, bytes: &str) -> Result<String, String> {
     /// Upper bound of data held in memory, in bytes.
     const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
     let wanted = parse_length(bytes).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
-    let wanted = wanted.ok_or_else(|| format!("{bytes:?} is not a length of a text in bytes"))? as usize;
+    let wanted = wanted.ok_or_else(|| format!("{bytes:?} is not a length in bytes"))? as usize;
     let (before, after) = text.split_once("{fill}").ok_or("a text of a given length needs `{fill}`")?;
     let room = wanted
         .checked_sub(before.len() + after.len())

@@ -68,7 +68,7 @@ pub fn headline(report: &SuiteReport) -> String {
         ),
     };
     if report.quick {
-        text.push_str(" A quick run: its figures show that the suite works and are nothing to quote.");
+        text.push_str(" A quick run: its figures only show that the suite works; do not quote them.");
     }
     if report.interrupted {
         text.push_str(" The run was interrupted; this report has the results until then.");

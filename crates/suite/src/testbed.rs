@@ -72,7 +72,7 @@ impl Network {
         }
         for (program, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
             if look_up(program).is_none() {
-                let words = format!("{program} is not installed; the Debian package {package} brings it");
+                let words = format!("{program} is not installed; the Debian package {package} provides it");
                 return Err(Reason::ProgramMissing.why(words));
             }
         }

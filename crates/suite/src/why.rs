@@ -14,7 +14,7 @@ reasons! {
     ProgramMissing, "program-missing", false, "The program is not on this machine.";
     NeedMissing, "need-missing", false, "A file that the server needs is not on this machine.";
     TooOld, "too-old", false, "The program is older than the suite requires.";
-    VersionUnknown, "version-unknown", false, "The program did not say its version.";
+    VersionUnknown, "version-unknown", false, "The program did not print its version.";
     Skipped, "skipped", false, "It was omitted on request.";
     NeedsRoot, "needs-root", false, "Network namespaces need root.";
     ShareMissing, "share-missing", false, "The CPU share of servers cannot be limited on this machine.";

@@ -126,7 +126,7 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
     }
     let refused = match (element, name) {
         (_, b"style") => return AttributeValue::Style,
-        (_, b"srcdoc") => Some("holds a document of its own"),
+        (_, b"srcdoc") => Some("contains a document"),
         (_, b"http-equiv") => Some("changes how the page is read"),
         (_, b"is") => Some("chooses what is run"),
         (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
@@ -137,7 +137,7 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
         (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
             Some("chooses what is run")
         }
-        (b"applet", _) | (b"param", b"value" | b"name") => Some("is handed to what is run"),
+        (b"applet", _) | (b"param", b"value" | b"name") => Some("is passed to what is run"),
         (
             b"animate" | b"set" | b"animatetransform" | b"animatemotion" | b"animatecolor",
             b"attributename" | b"to" | b"from" | b"by" | b"values",

@@ -109,7 +109,7 @@ impl TemplateReader<'_> {
                 (Code::PageTooLarge, format!("{shown} is larger than 1 MiB"))
             }
             Ok(content) => match String::from_utf8(content) {
-                Ok(text) if text.contains('\0') => (Code::PageNotText, format!("{shown} has a NUL in it")),
+                Ok(text) if text.contains('\0') => (Code::PageNotText, format!("{shown} contains a NUL")),
                 Ok(text) => {
                     self.bytes += text.len();
                     self.numbers.push(number);
@@ -188,7 +188,7 @@ impl TemplateReader<'_> {
                     format!("`{shown}` is not an insertion"),
                 )
                 .note("there are <?= expression ?>, <?raw expression ?>, <?lua statements ?> and <?include \"file\" ?>")
-                .note("as text it is written &lt;?, in a script's strings <\\?");
+                .note("to show it as text, write &lt;?; inside a string in a script, write <\\?");
             return start + 2;
         }
         let code = match scan(text, code_start) {
@@ -294,7 +294,7 @@ impl TemplateReader<'_> {
             FaultKind::Unclosed => {
                 self.report
                     .add(Code::CodeUnclosed, Span::new(file, start, start + 2), "this code is not closed")
-                    .note("it ends with ?>; in a text or a long comment of Luau, ?> ends nothing");
+                    .note("it ends with ?>; inside a string or a long comment of Luau, ?> does not end it");
             }
             FaultKind::TextOpen => {
                 self.report.add(Code::LuauBad, span, "this text is not closed");
@@ -311,10 +311,10 @@ impl TemplateReader<'_> {
             FaultKind::BraceTwice => {
                 self.report
                     .add(Code::LuauBad, span, "`{{` is not allowed in an interpolated string")
-                    .note("a brace that is meant is written `\\{`");
+                    .note("to write a literal brace: `\\{`");
             }
             FaultKind::Character => {
-                self.report.add(Code::LuauBad, span, format!("Luau has no use for `{word}` here"));
+                self.report.add(Code::LuauBad, span, format!("`{word}` is not valid here in Luau"));
             }
             FaultKind::NameReserved => {
                 self.report

@@ -197,7 +197,7 @@ impl Script {
             ScriptState::Unclear(Unclear::Slash) => {
                 InsertionKind::None("after a `/` that follows `}` and may be a division or begin a regular expression")
             }
-            ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that cannot be followed"),
+            ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that is too complex to follow"),
         }
     }
 

@@ -55,7 +55,7 @@ pub(super) fn walk(steps: &[PageElement], insertions: usize, texts: &Texts, repo
             PageElement::Text(span) | PageElement::Event(_, span) | PageElement::Insert { span, .. } => span,
         };
         let Some(rest) = budget.checked_sub(cost) else {
-            walker.report.add(Code::PageTangled, span, "loops are nested so that the page cannot be followed");
+            walker.report.add(Code::PageTangled, span, "loops are nested too deeply to follow the page");
             return walker.chosen;
         };
         budget = rest;
@@ -183,9 +183,9 @@ impl Walker<'_> {
         }
         let (one, two) = (describe(other), describe(&self.context));
         let message = if one == two {
-            format!("the ways that meet here end in different places, both {one}")
+            format!("the branches that join here end in different contexts, both {one}")
         } else {
-            format!("the ways that meet here end in different places: one {one}, one {two}")
+            format!("the branches that join here end in different contexts: one {one}, one {two}")
         };
         let (since, other_since) = (self.context.since, other.since);
         let draft = self.report.add(Code::BranchesDiffer, span, message);
@@ -279,12 +279,12 @@ impl Refusal {
 /// The escaper for a context.
 fn choose(context: &Context) -> Result<Escape, Refusal> {
     if context.is_within_reference() {
-        let note = "as itself, `&` is written `&amp;`";
+        let note = "a literal `&` is written `&amp;`";
         return Err(Refusal::new(Code::InReference, "the `&` before it would absorb the inserted text", note));
     }
     match context.state {
         HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => {
-            let note = "write the names of tags, and choose among them with <?lua if … ?>";
+            let note = "write tag names literally, and choose among them with <?lua if … ?>";
             Err(Refusal::new(Code::InTag, "an insertion is not allowed in a tag name", note))
         }
         HtmlState::Gap | HtmlState::AfterValue => Err(between_attributes().vouched()),
@@ -311,7 +311,11 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         HtmlState::Raw(ElementContent::Script, _) => {
             if context.depth.is_unclear() {
                 let note = "move the script out of <svg>, <math>, <noscript> or <select>";
-                return Err(Refusal::new(Code::InElement, "scripts in here are read in two ways", note));
+                return Err(Refusal::new(
+                    Code::InElement,
+                    "browsers interpret scripts in this element in two ways",
+                    note,
+                ));
             }
             choose_script(context)
         }
@@ -335,7 +339,7 @@ fn between_attributes() -> Refusal {
 }
 
 fn style() -> Refusal {
-    let note = "choose among written classes, or put the value into a data- attribute and read it with a script";
+    let note = "choose among literal classes, or put the value into a data- attribute and read it with a script";
     Refusal::new(Code::InStyle, "an insertion is not allowed in a style sheet", note)
 }
 
@@ -345,14 +349,14 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
     match context.tag.value {
         Some(AttributeValue::MetaContent) if context.tag.http_equiv => {
             let note = "redirect with response.redirect, and set other fields with response.header";
-            Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, behind `http-equiv`", note))
+            Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, after `http-equiv`", note))
         }
         Some(AttributeValue::Plain | AttributeValue::MetaContent) => Ok(Escape::Attribute),
         Some(AttributeValue::Url) => match context.url {
             Url::Start => Ok(Escape::Url),
             Url::Foreign => {
                 let note = "a URL with an insertion has the scheme http, https, mailto, tel, sms, geo or ftp, or none";
-                let message = format!("the scheme of the URL in `{name}` is none that takes an insertion");
+                let message = format!("the scheme of the URL in `{name}` does not allow an insertion");
                 Err(Refusal::new(Code::InUrl, message, note).vouched())
             }
             Url::Unclear => Err(unclear_url(&name).vouched()),
@@ -370,14 +374,15 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
         Some(AttributeValue::UrlList) => match context.url {
             Url::Settled | Url::Slash(_) | Url::Host(_) | Url::Scheme | Url::Name(..) => Ok(Escape::UrlPart),
             _ => {
-                let message = format!("in `{name}`, the beginning of each URL is written");
+                let message = format!("in `{name}`, the beginning of each URL must be literal");
                 Err(Refusal::new(Code::InUrl, message, "as in: srcset=\"/images/<?= … ?> 2x\""))
             }
         },
         Some(AttributeValue::Handler) => choose_handler(context),
         Some(AttributeValue::Style) => Err(style().vouched()),
         Some(AttributeValue::ScriptType) => {
-            let message = format!("`{name}` of <script> says how the script is read, so it is written");
+            let message =
+                format!("`{name}` of <script> determines how browsers interpret the script, so it must be literal");
             Err(Refusal::new(Code::InAttribute, message, "choose among literal ones with <?lua if … ?>"))
         }
         Some(AttributeValue::Refused(why)) => {
@@ -395,7 +400,7 @@ fn unclear_url(name: &str) -> Refusal {
 
 fn script_place(context: &Context) -> Result<(InsertionKind, Language), Refusal> {
     let unknown =
-        || Refusal::new(Code::InScript, "the script cannot be followed", "put the value into a data- attribute");
+        || Refusal::new(Code::InScript, "the script is too complex to follow", "put the value into a data- attribute");
     let script = context.script.as_ref().ok_or_else(unknown)?;
     match script.place() {
         InsertionKind::None(why) => {
@@ -468,11 +473,11 @@ fn explain(unclear: Unclear) -> (&'static str, &'static str) {
             ("this element ends here within <svg>, and goes on elsewhere", "write its end tag: <script></script>")
         }
         Unclear::Separator => (
-            "the branches in front end in different names, and this goes on with one of them",
+            "the preceding branches end in different names, and this continues one of them",
             "end each branch with a space, or with the whole attribute",
         ),
         Unclear::Refresh => (
-            "`http-equiv` behind a `content` with an insertion would make an order of it",
+            "`http-equiv` after a `content` with an insertion would turn it into an instruction",
             "write `content` without insertion",
         ),
     }

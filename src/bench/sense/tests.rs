@@ -49,7 +49,7 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--overload --limit", "needs a plain run"),
         ("--compare http://127.0.0.1:8/ --limit", "needs a plain run"),
         ("--find-knee p99<9ms --overload", "cannot be used with"),
-        ("--find-knee p99<9ms --arrivals steps:5@1s", "rates of its own"),
+        ("--find-knee p99<9ms --arrivals steps:5@1s", "its own rates"),
         ("--deadline 2s", "--overload"),
         ("--limit --agents 2 --listen 127.0.0.1:0 --certs x", "cannot be used with"),
         // What a visit is.
@@ -78,7 +78,7 @@ fn flags_that_would_be_ignored_are_refused() {
         ("-n 10 -d 1s", "cannot be used with"),
         ("-n 10 --precision 2", "cannot be used with"),
         ("--arrivals steps:5@1s,9@1s --precision 2", "waits for one mean"),
-        ("--arrivals steps:5@1s --rate 9", "rates of its own"),
+        ("--arrivals steps:5@1s --rate 9", "its own rates"),
         ("--arrivals exp", "need a rate"),
         ("-c 1..200:1 --rate 1..9:1", "1800 levels together"),
         // Replays.

@@ -48,10 +48,10 @@ fn the_budget_for_memory_follows_the_cgroup() {
     assert!(said.contains(error) && said.contains("--memory 64MiB"), "{said}");
 }
 
-/// The numbers in `, 3 of 4 requests under way, 2 await a head (limit 4), 9 queued`.
+/// The numbers in `, 3 of 4 requests under way, 2 waiting for a response head (limit 4), 9 queued`.
 fn load_of(status: &str) -> Option<[u64; 5]> {
-    let line = status.lines().find(|line| line.contains(" requests under way, "))?;
-    let (before, after) = line.split_once(" requests under way, ")?;
+    let line = status.lines().find(|line| line.contains(" requests in progress, "))?;
+    let (before, after) = line.split_once(" requests in progress, ")?;
     let words = before.rsplit(' ').take(3).collect::<Vec<_>>();
     let number = |word: &str| word.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().ok();
     let mut rest = after.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());

@@ -107,7 +107,7 @@ fn coyote_is_whole() {
 
 #[test]
 fn jigsaw_is_whole() {
-    run("jigsaw", &["two-minutes", "turns"], &["Jigsaw", "392", "As ptester would print it", "server CPU a MiB"]);
+    run("jigsaw", &["two-minutes", "turns"], &["Jigsaw", "392", "As ptester would print it", "server CPU per MiB"]);
 }
 
 #[test]

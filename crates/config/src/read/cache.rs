@@ -132,7 +132,8 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
     if let Some((off, _)) = off {
         cache.rules.enabled = false;
         if node.properties.len() > 1 || node.children.is_some() {
-            let draft = reader.report.add(Code::Contradiction, off.span, "this cache is switched off and described");
+            let draft =
+                reader.report.add(Code::Contradiction, off.span, "this cache is switched off, but has settings");
             draft.note("`cache off=#true` takes no other settings");
         }
         return Some(cache);
@@ -160,7 +161,7 @@ fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
     let Some(max) = property(node, "max") else { return };
     // After an error of its own the value says nothing.
     if matches!(node.arguments[0].scalar, Scalar::Bool(false)) {
-        reader.report.add(Code::Contradiction, max.span, "heuristics are switched off and bounded");
+        reader.report.add(Code::Contradiction, max.span, "heuristics are switched off, but have a bound");
     }
     if let Some(max_s) = lifetime(reader, &max.value) {
         cache.rules.heuristic_max_s = max_s as u32;
@@ -252,7 +253,7 @@ fn field(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     if name.eq_ignore_ascii_case("cache-control") {
         // RFC 9213, section 2.2: what has no targeted field goes by Cache-Control anyway.
         let draft = reader.report.add(Code::SameTwice, value.span, "Cache-Control is not for one cache alone");
-        draft.label("it counts in any case, when no field of these is there");
+        draft.label("it applies anyway if none of these fields is present");
         return None;
     }
     Some(name)
@@ -267,7 +268,7 @@ fn status(reader: &mut Reader<'_>, node: &Node) -> StatusField {
     match (node.arguments.iter().find(is_all), &node.arguments[..]) {
         (Some(_), [_]) => StatusField::Everybody,
         (Some(all), _) => {
-            reader.report.add(Code::Contradiction, all.span, "all, and some of them once more");
+            reader.report.add(Code::Contradiction, all.span, "`all` already includes the others");
             StatusField::Everybody
         }
         (None, values) => StatusField::Networks(networks(reader, values)),

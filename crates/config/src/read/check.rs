@@ -38,7 +38,7 @@ impl Listeners {
         } else {
             return Some(index);
         };
-        let message = format!("{} is described in two ways", listener.address);
+        let message = format!("{} has conflicting options", listener.address);
         let draft = reader.report.add(Code::ListenerConflict, span, message);
         draft.label(what).related(*first, "the other description");
         if listener.address == ADDRESS_DEFAULT {

@@ -141,7 +141,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     if let (Some(spa), Some(tries)) =
         (children().find(|child| child.name == "spa"), children().find(|child| child.name == "try"))
     {
-        let draft = reader.report.add(Code::Contradiction, spa.span, "`spa` is a `try` in one word: have one of them");
+        let draft = reader.report.add(Code::Contradiction, spa.span, "`spa` is short for a `try`: use one of them");
         draft.related(tries.span, "the other");
     }
     if let (true, Some(pass)) =
@@ -278,7 +278,7 @@ fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
         let digest = &node.arguments[0];
         // Behind an error of its own the value says nothing.
         if matches!(digest.scalar, Scalar::Bool(false)) {
-            reader.report.add(Code::Contradiction, always.span, "digests are switched off and always sent");
+            reader.report.add(Code::Contradiction, always.span, "digests are switched off, but `always` is set");
         }
         files.digest_always = false;
     }

@@ -166,7 +166,7 @@ fn realm(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = field_value(reader, value)?;
     // The realm is a quoted string (RFC 9110, section 11.5), and escapes in it are not understood everywhere.
     if text.contains(['"', '\\']) {
-        reader.report.add(Code::TextBad, value.span, "a realm contains no quotes and no backslashes");
+        reader.report.add(Code::TextBad, value.span, "a realm must not contain quotes or backslashes");
         return None;
     }
     Some(text)

@@ -65,8 +65,9 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
             .with(format!("write {scheme}://{authority}, and change paths by `rewrite`")));
     }
     if let Some((_, host)) = authority.rsplit_once('@') {
-        return Err(OriginFault::new("an origin has no user and no password")
-            .with(format!("write {scheme}://{host}, and the password by request-header \"Authorization\" \"…\"")));
+        return Err(OriginFault::new("an origin has no user and no password").with(format!(
+            "write {scheme}://{host}, and send the password with request-header \"Authorization\" \"…\""
+        )));
     }
     let (host, port) = split_port(authority);
     let port = match port {

@@ -100,7 +100,7 @@ pub(super) fn host_fault(host: &str) -> Option<&'static str> {
         return Some("without port: that belongs to `listen`");
     }
     if host.contains('/') {
-        return Some("without path: that belongs to `route`");
+        return Some("remove the path: paths belong in `route`");
     }
     if !host.is_ascii() {
         return Some("other letters are written in their ASCII form, `xn--…` (RFC 5891)");

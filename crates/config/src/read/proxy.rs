@@ -297,7 +297,7 @@ pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
             Some(Network::Cidr(cidr)) => list.push(cidr),
             Some(Network::All) => {
                 let draft =
-                    reader.report.add(Code::NetworkBad, value.span, "name the networks: `all` is too many here");
+                    reader.report.add(Code::NetworkBad, value.span, "list the networks: `all` is not allowed here");
                 draft.note("otherwise anybody could forge the fields that only these proxies may set");
             }
             None => {}

@@ -73,7 +73,7 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         route.matchers.push(Matcher::Path(Vec::new()));
     }
     if steps.is_empty() && node.children.as_ref().is_some_and(|children| !children.is_empty()) {
-        let message = "this route has conditions and does nothing";
+        let message = "this route has conditions but no steps";
         reader.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", ROUTE.example));
     }
     route.block = step::read_block(reader, &steps, &["match"]);
@@ -228,12 +228,14 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
             && let Some(behind) = spans.get(index + 1)
         {
             let name = if let StepKind::Access(_) = step.kind { "deny" } else { step.kind.name() };
-            let draft = reader.report.add(Code::Unreachable, *behind, format!("nothing gets past `{name}` to here"));
+            let draft = reader.report.add(
+                Code::Unreachable,
+                *behind,
+                format!("`{name}` responds to every request, so this is never reached"),
+            );
             draft.related(spans[index], "this responds to every request");
             draft.note(match &step.kind {
-                StepKind::Access(_) => {
-                    "rules are one list while they follow one another: a step between them parts the rules"
-                }
+                StepKind::Access(_) => "consecutive rules form one list; a step between them splits it",
                 _ => "move it before the handler, or put the handler into a route",
             });
             if name == "files" {
@@ -248,7 +250,7 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
         }
         let conditions = format!("{:?}", route.matchers);
         if let Some(first) = routes.get(&conditions) {
-            let draft = reader.report.add(Code::Unreachable, spans[index], "nothing gets to this route");
+            let draft = reader.report.add(Code::Unreachable, spans[index], "this route is never reached");
             draft.related(*first, "this one has the same conditions, and responds");
         } else if route.block.iter().any(|step| answers_always(&step.kind)) {
             routes.insert(conditions, spans[index]);

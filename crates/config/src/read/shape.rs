@@ -290,7 +290,7 @@ pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> boo
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     match (off, node.arguments.first()) {
         (true, Some(value)) => {
-            let message = format!("`{}` has entries and is switched off", node.name);
+            let message = format!("`{}` is switched off, but has entries", node.name);
             reader.report.add(Code::Contradiction, value.span, message);
         }
         (false, None) => {

@@ -150,7 +150,7 @@ fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
         if let Some(property) = redirect.filter(|_| described.redirect_https_port == Some(address.port())) {
             let message = format!("port {} speaks plain HTTP and would redirect to itself", address.port());
             let draft = reader.report.add(Code::Contradiction, property.span, message);
-            draft.label("the port where TLS is spoken, such as 443");
+            draft.label("the port of the TLS listener, such as 443");
             return;
         }
         let listener = Listener { address, ..described.clone() };
@@ -194,7 +194,8 @@ fn certificate(reader: &mut Reader<'_>, node: &Node) -> Option<Certificate> {
     if let Some(value) = node.arguments.first() {
         reader.word(value, &[((), "internal")])?;
         if let Some(property) = node.properties.first() {
-            let draft = reader.report.add(Code::Contradiction, property.span, "the certificate is internal and a file");
+            let draft =
+                reader.report.add(Code::Contradiction, property.span, "the certificate is both internal and a file");
             draft.related(value.span, "internal here");
         }
         return Some(Certificate::Internal);

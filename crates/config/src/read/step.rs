@@ -288,7 +288,7 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
         (Some(prefix), Some(to)) => {
             let draft =
                 reader.report.add(Code::Contradiction, to.span, "`rewrite` strips a prefix or sets a path, not both");
-            draft.related(prefix.span, "strips here").note("two rewrites may follow one another");
+            draft.related(prefix.span, "strips here").note("write two rewrites, one after the other");
             None
         }
         (None, None) => {

@@ -49,7 +49,7 @@ fn disk(reader: &mut Reader<'_>, node: &Node, store: &mut StoreBudget) {
     let (path, size) = (reader.path(&node.arguments[0]), reader.size(&node.arguments[1], DISK_BYTES));
     let (Some(path), Some(size)) = (path, size) else { return };
     if let Some(other) = overlapping(&store.disks, &path) {
-        let message = format!("{} and {} are not two volumes", other.display(), path.display());
+        let message = format!("{} and {} cannot be two volumes", other.display(), path.display());
         reader.report.add(Code::Contradiction, node.arguments[0].span, message).label("one folder for each volume");
     } else if store.disks.len() == DISKS_MAX {
         reader.report.add(Code::NumberBounds, node.span, format!("more than {DISKS_MAX} disks"));
@@ -90,7 +90,7 @@ fn parse_size(text: &str, bounds: &RangeInclusive<u64>) -> Result<u64, String> {
     if bounds.contains(&size) {
         return Ok(size);
     }
-    Err(format!("it lies between {} and {}", exact_size(*bounds.start()), exact_size(*bounds.end())))
+    Err(format!("it must be between {} and {}", exact_size(*bounds.start()), exact_size(*bounds.end())))
 }
 
 /// Returns the problem with these folders together, if any, for the command line.
@@ -100,6 +100,6 @@ pub fn disks_fault(disks: &[(PathBuf, u64)]) -> Option<String> {
     }
     disks.iter().enumerate().find_map(|(index, (folder, _))| {
         let other = overlapping(&disks[..index], folder)?;
-        Some(format!("{} and {} are not two volumes", other.display(), folder.display()))
+        Some(format!("{} and {} cannot be two volumes", other.display(), folder.display()))
     })
 }

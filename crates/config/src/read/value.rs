@@ -110,7 +110,7 @@ impl Reader<'_> {
             }
         };
         if text.len() > TEXT_BYTES_MAX {
-            self.report.add(Code::TextBad, value.span, "this text is longer than 64 KiB");
+            self.report.add(Code::TextBad, value.span, "this string is longer than 64 KiB");
             return None;
         }
         Some(text)
@@ -120,7 +120,7 @@ impl Reader<'_> {
     pub(super) fn line(&mut self, value: &Value) -> Option<String> {
         let text = self.text(value)?;
         if text.is_empty() || text.chars().any(char::is_control) {
-            let what = if text.is_empty() { "this text is empty" } else { "this text contains control characters" };
+            let what = if text.is_empty() { "this string is empty" } else { "this string contains control characters" };
             self.report.add(Code::TextBad, value.span, what);
             return None;
         }
@@ -174,7 +174,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, Wanted::Text("a text with a size, \"64MiB\","));
+                self.type_wrong(value, &other, Wanted::Text("a size in quotes, \"64MiB\","));
                 return None;
             }
         };
@@ -212,7 +212,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, Wanted::Text("a text with a duration, \"10s\","));
+                self.type_wrong(value, &other, Wanted::Text("a duration in quotes, \"10s\","));
                 return None;
             }
         };

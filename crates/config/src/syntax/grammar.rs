@@ -107,7 +107,7 @@ impl Parser<'_> {
             let draft = self.report.add(Code::BraceUnclosed, span, "this block is never closed");
             draft.label("no `}` for this `{`");
             if self.crooked.is_some() {
-                draft.note("the indentation says that it is this one; the file ends with a block still open");
+                draft.note("judging by the indentation, it is this one; the file ends with a block still open");
             }
         }
         self.frames.drain(..).next().map_or_else(Vec::new, |frame| frame.nodes)

@@ -57,9 +57,9 @@ impl Parser<'_> {
         if !is_name && let Ok(entry) = KdlEntry::parse(&content) {
             return scalar_of(entry.value());
         }
-        self.add(Code::QuotesMissing, token, format!("`{content}` is not a number, and as a text it needs quotes"))
+        self.add(Code::QuotesMissing, token, format!("`{content}` is not a number, and as a string it needs quotes"))
             .label(format!("write \"{content}\""))
-            .note("in KDL, a text that begins with a digit needs double quotes: sizes, durations and addresses do");
+            .note("in KDL, a string that begins with a digit needs double quotes: sizes, durations and addresses do");
         text
     }
 
@@ -74,7 +74,7 @@ impl Parser<'_> {
             let span = Span::new(self.file, at, at + escape.len());
             let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is not a valid escape"));
             draft.label("a backslash is written twice: \\\\");
-            draft.note("or the text is written raw: #\"C:\\folder\"#");
+            draft.note("or use a raw string: #\"C:\\folder\"#");
             return Scalar::Text(String::new());
         }
         match KdlEntry::parse(self.content(token)) {
@@ -86,7 +86,7 @@ impl Parser<'_> {
                 let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
                 let fits = inside && start + length <= token.end;
                 let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
-                let draft = self.report.add(Code::Syntax, span, "this text cannot be read");
+                let draft = self.report.add(Code::Syntax, span, "this string cannot be read");
                 if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
                     draft.label(message.trim_end_matches('.').to_lowercase());
                 }

@@ -92,7 +92,7 @@ impl Scanner<'_> {
             let message = format!("forbidden character U+{:04X}", c as u32);
             self.report
                 .add(Code::CharacterBad, Span::new(self.file, at, at + c.len_utf8()), message)
-                .note("control characters and marks of direction are written as escapes in a text: \"\\u{7f}\"");
+                .note("control characters and bidirectional marks must be written as escapes in a string: \"\\u{7f}\"");
         }
     }
 
@@ -182,7 +182,7 @@ impl Scanner<'_> {
         self.report
             .add(Code::CommentForm, span, "a comment does not begin with `#`")
             .label("write `//` instead")
-            .note("`#` begins a keyword (`#true`) or a raw text (#\"…\"#)");
+            .note("`#` begins a keyword (`#true`) or a raw string (#\"…\"#)");
         let length = line_length(self.rest());
         self.take(TokenKind::LineComment, length);
     }
@@ -214,12 +214,12 @@ impl Scanner<'_> {
         }
         let (start, length) = (self.at, hashes + at.min(rest.len()));
         let span = self.span(start, start + hashes + quotes.len());
-        let draft = self.report.add(Code::QuoteUnclosed, span, "this text is never closed");
+        let draft = self.report.add(Code::QuoteUnclosed, span, "this string is never closed");
         if multiline {
             draft.label(format!("no {closing} follows"));
         } else {
             draft.label(format!("no {closing} in this line"));
-            draft.note("a text over several lines begins with three quotes and a new line");
+            draft.note("a multi-line string begins with three quotes and a new line");
         }
         self.take(TokenKind::Quoted, length);
     }

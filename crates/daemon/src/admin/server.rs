@@ -330,7 +330,7 @@ fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSend
             event_sender.send(WorkerEvent::Order(AdminCommand { kind, answer }));
             let late = |_| CommandResult {
                 status: 504,
-                text: "The server has not done it in time; its log may say why.\n".to_owned(),
+                text: "The server did not finish in time; its log may say why.\n".to_owned(),
             };
             let answer = answers.recv_timeout(ORDER_TIMEOUT).unwrap_or_else(late);
             HttpReply::text(answer.status, answer.text)

@@ -54,7 +54,7 @@ fn a_request_is_told_step_by_step() {
     for part in [
         "GET http://example.com:8080/docs/a.html?b\n",
         "127.0.0.1:8080 (http)",
-        "it has the host's name",
+        "it has the requested host name",
         "flatout.kdl:1:1",
         "20 routes",
         "do not match",

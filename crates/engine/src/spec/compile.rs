@@ -142,8 +142,8 @@ impl Compiler<'_> {
                         self.spec.sites.get(other as usize).map_or_else(String::new, |site| show_place(&site.place));
                     self.fail(
                         &site.place,
-                        format!("`{host}` has a site already on one of these listeners, at {other}"),
-                        "join the two sites, or give them different hosts",
+                        format!("`{host}` already has a site on one of these listeners, at {other}"),
+                        "merge the two sites, or give them different hosts",
                     );
                 }
             }
@@ -198,7 +198,7 @@ impl Compiler<'_> {
             StepKind::Cors(cors) => {
                 if cors.credentials && cors.origins.iter().any(|origin| origin == "*") {
                     let what = "with credentials, any web site could read the responses to your users";
-                    self.fail(place, what, "name the origins instead of `*`, or leave the credentials out");
+                    self.fail(place, what, "list the origins instead of `*`, or remove the credentials");
                     return None;
                 }
                 let cors = Cors::new(cors, self.spec.changes.len() as u32);
@@ -239,13 +239,13 @@ impl Compiler<'_> {
                 let to = Template::new(&redirect.to);
                 // A visitor must not control the target of a redirect: `{rest}` may be `https://elsewhere`.
                 if let Some(Variable::Rest | Variable::Query) = to.first_variable() {
-                    let what = "this would redirect to wherever the visitor's URL says";
+                    let what = "this would redirect to any host that the visitor's URL names";
                     self.fail(place, what, "begin the address with a slash, or with `https://` and a host");
                     return None;
                 }
                 let literal = to.literal();
                 if literal.as_deref() == Some("") {
-                    self.fail(place, "a redirect to nowhere", "say where it leads");
+                    self.fail(place, "a redirect to nowhere", "give its target");
                     return None;
                 }
                 Kind::Redirect { id: self.next_answer(), to, status: redirect.status, literal }
@@ -266,8 +266,8 @@ impl Compiler<'_> {
             Handler::Pages(pages) => self.add_pages(place, pages, None, site)?,
             Handler::Page(page) => {
                 let Some(name) = page.path.file_name().and_then(|name| name.to_str()) else {
-                    let what = format!("`{}` is not a file's name", page.path.display());
-                    self.fail(place, what, "name the page or the script");
+                    let what = format!("`{}` is not a file name", page.path.display());
+                    self.fail(place, what, "give the page or the script");
                     return None;
                 };
                 self.add_pages(place, page, Some(name.to_owned()), site)?
@@ -321,7 +321,7 @@ impl Compiler<'_> {
             && let Err(fault) = folder.root.open_file(name.as_bytes())
         {
             let what = format!("the page `{}` cannot be read: {}", settings.path.display(), describe_fault(fault));
-            self.fail(place, what, "name a file that this user may read");
+            self.fail(place, what, "give a file that this user may read");
             return None;
         }
         let realm = site.hosts.first().map_or("*", String::as_str);
@@ -353,7 +353,7 @@ impl Compiler<'_> {
                 self.fail(place, what, "a name is one word, and a value is one line");
             } else if is_fixed(name.as_bytes()) {
                 let what = format!("`{name}` belongs to the message or to the connection itself");
-                self.fail(place, what, "leave it out: the server sets it as each protocol wants it");
+                self.fail(place, what, "remove it: the server sets it as each protocol requires");
             }
         }
         let (fields, rendered) = split_rendered(fields);
@@ -377,7 +377,7 @@ impl Compiler<'_> {
                 Ok(verifier) => self.spec.verifier = Some(verifier),
                 Err(error) => {
                     let what = format!("the thread that verifies passwords cannot start: {error}");
-                    self.fail(place, what, "allow the process another thread");
+                    self.fail(place, what, "allow the process one more thread");
                     return None;
                 }
             }
@@ -419,7 +419,7 @@ impl Compiler<'_> {
                 let advice = match error.kind() {
                     io::ErrorKind::NotFound => "create it, or correct its name",
                     io::ErrorKind::PermissionDenied => "give the user that starts flatout permission to enter it",
-                    _ => "see whether it can be listed by `ls -la`",
+                    _ => "check whether `ls -la` can list it",
                 };
                 self.fail(place, format!("the folder `{shown}` cannot be used: {}", describe(&error)), advice);
                 return None;
@@ -488,7 +488,7 @@ impl Compiler<'_> {
     fn compile_page(&mut self, place: &Place, page: &model::ErrorPage, site: &model::Site) -> Option<u32> {
         let shown = page.file.display();
         let Some(name) = page.file.file_name() else {
-            self.fail(place, format!("`{shown}` is not a file's name"), "give the file that contains the page");
+            self.fail(place, format!("`{shown}` is not a file name"), "give the file that contains the page");
             return None;
         };
         let parent = match page.file.parent() {
@@ -498,7 +498,7 @@ impl Compiler<'_> {
         let folder = self.open_folder(place, parent, site.watch)?;
         if let Err(fault) = folder.root.open_file(name.as_bytes()) {
             let what = format!("the error page `{shown}` cannot be read: {}", describe_fault(fault));
-            self.fail(place, what, "name a file that this user may read");
+            self.fail(place, what, "give a file that this user may read");
             return None;
         }
         let settings = model::Files { root: parent.to_owned(), hidden: true, ..model::Files::default() };

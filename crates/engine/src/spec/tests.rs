@@ -35,11 +35,11 @@ fn every_fault_is_told_at_once_with_its_place() {
     for (fault, parts) in found.iter().zip([
         ["a.kdl:7:3: the folder", "there is none; create it, or correct its name"],
         ["a.kdl:8:3: ", "is not a folder; give the folder"],
-        ["a.kdl:9:3: `Content-Length`", "leave it out"],
+        ["a.kdl:9:3: `Content-Length`", "remove it"],
         ["a.kdl:10:3: `X: a", "a value is one line"],
-        ["a.kdl:11:3: this would redirect to wherever", "begin the address with a slash"],
+        ["a.kdl:11:3: this would redirect to any host", "begin the address with a slash"],
         ["a.kdl:12:3: the hash of `a`", "flatout passwd"],
-        ["the command line: a redirect to nowhere", "say where"],
+        ["the command line: a redirect to nowhere", "give its target"],
     ]) {
         assert!(fault.starts_with(parts[0]) && fault.contains(parts[1]), "{fault}");
     }
@@ -55,7 +55,7 @@ fn pages_must_be_readable_and_beneath_their_folder() {
     };
     std::os::unix::fs::symlink("../secret", folder.path().join("pages/out.html")).unwrap();
     fs::set_permissions(folder.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(fault(page("pages/none.html")).contains("no file has this name; name a file"));
+    assert!(fault(page("pages/none.html")).contains("no file has this name; give a file"));
     assert!(fault(page("pages/out.html")).contains("leads out of the served folder"));
     assert!(fault(page("nowhere/a.html")).contains("the folder"));
     let spec = compile(&config(vec![site(&["*"], vec![page("pages/a.html"), files(folder.path())])]));
@@ -101,7 +101,7 @@ fn one_host_has_one_site() {
         vec![site(&["a", "b"], vec![]), site(&["B"], vec![]), Site { listeners: vec![], ..site(&["a"], vec![]) }];
     let errors = Spec::compile(&config(sites), &Sources::default()).unwrap_err();
     assert_eq!(errors.len(), 1);
-    assert!(errors[0].what.starts_with("`B` has a site already"), "{errors:?}");
+    assert!(errors[0].what.starts_with("`B` already has a site"), "{errors:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Walk<'_> {
             return None;
         }
         let Decision::Wait(seconds) = table.decide(self.client(), self.now.monotonic_ms) else { return None };
-        let failure = Refusal::new(429, "Too many requests. Please wait a little.", RouteOutcome::RateLimited);
+        let failure = Refusal::new(429, "Too many requests. Please try again later.", RouteOutcome::RateLimited);
         Some(self.fail(&failure.with("Retry-After", seconds.to_string())))
     }
 
@@ -95,7 +95,7 @@ impl Walk<'_> {
     fn refuse_password(&mut self, auth: &Auth, refused: PasswordFailure) -> Response {
         let failure = match refused {
             PasswordFailure::Unauthorized => {
-                Refusal::new(401, "A name and a password are needed here.", RouteOutcome::Unauthorized)
+                Refusal::new(401, "This page requires a name and a password.", RouteOutcome::Unauthorized)
                     .with("WWW-Authenticate", auth.challenge.clone())
             }
             PasswordFailure::Busy => {

@@ -54,10 +54,10 @@ pub(crate) struct Recorder {
 impl Recorder {
     pub(super) fn record_site(&mut self, site: &SiteSpec, matched: Match) {
         let why = match matched {
-            Match::Exact => "it has the host's name",
+            Match::Exact => "it has the requested host name",
             Match::Suffix => "it has the longest `*.` name that fits the host",
             Match::Any => "no other site has the host's name, and it is `*`",
-            Match::OnlySite => "the request names no host, and the listener has no other site",
+            Match::OnlySite => "the request has no host, and the listener has only this site",
         };
         self.explanation.site = Some((site.hosts.join(" "), why, site.place.clone()));
     }
@@ -74,7 +74,9 @@ impl Recorder {
             Action::Enter(..) => return self.add_row(walk, step, Effect::Matched, flow),
             Action::Skip(mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
             Action::Refuse(_) => return flow,
-            Action::RefuseAmbiguous => "could match or not, depending on who reads the path: refused".to_owned(),
+            Action::RefuseAmbiguous => {
+                "ambiguous: whether it matches depends on how the path is decoded; refused".to_owned()
+            }
             Action::MergeSlashes(..) => "the path has an empty segment".to_owned(),
             Action::Change(change) => {
                 self.add_changes(walk, *change);
@@ -86,13 +88,13 @@ impl Recorder {
             }
             Action::UsePage(_) | Action::UseCache(_) => "in force from here".to_owned(),
             Action::Hint(_) => "added".to_owned(),
-            Action::KeepPath => "does not apply: the path has no such beginning".to_owned(),
+            Action::KeepPath => "does not apply: the path does not begin with it".to_owned(),
             Action::Rewrite(path, _) => format!("the path is now {}", String::from_utf8_lossy(path)),
             Action::Access { allowed, rule } => {
                 let verdict = if *allowed { "allowed" } else { "denied" };
                 match rule {
                     Some(rule) => format!("{verdict} by rule {}", rule + 1),
-                    None => format!("{verdict}, as no rule is about the address"),
+                    None => format!("{verdict}, because no rule matches the address"),
                 }
             }
             Action::Count(table) => {
@@ -105,8 +107,8 @@ impl Recorder {
                 self.add_changes(walk, *change);
                 let text = match (allowed, walk.request.head.fields.first("origin")) {
                     (true, _) => "allowed",
-                    (false, Some(_)) => "the origin is not among those allowed",
-                    (false, None) => "no origin is given",
+                    (false, Some(_)) => "the origin is not allowed",
+                    (false, None) => "the request has no Origin",
                 };
                 text.to_owned()
             }

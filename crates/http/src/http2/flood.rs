@@ -9,10 +9,10 @@ flatout_reason::reasons! {
     /// Kind of flood.
     pub enum Flood { name, text, }
     RapidReset, "rapid_reset", "The client reset streams faster than the server could respond.";
-    MadeYouReset, "made_you_reset", "The client provoked stream errors so that the server had to reset the streams.";
+    MadeYouReset, "made_you_reset", "The client caused too many stream errors, for which the server had to reset the streams.";
     Ping, "ping_flood", "The client sent too many PING frames.";
     Settings, "settings_flood", "The client sent too many SETTINGS frames.";
-    Continuation, "continuation_flood", "The client cut a header section into very many CONTINUATION frames.";
+    Continuation, "continuation_flood", "The client split header sections into too many CONTINUATION frames.";
     EmptyData, "empty_data_flood", "The client sent too many empty DATA frames.";
     WindowUpdate, "window_update_flood", "The client sent too many WINDOW_UPDATE frames.";
     TableSize, "table_size_flood", "The client changed the HPACK table size more than twice before a header section.";

@@ -72,7 +72,7 @@ impl Controller {
             on_turn(&self.coordinator);
             let count = interrupts.load(Ordering::Relaxed);
             if count > 0 && self.coordinator.begins_ns().is_none() {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted before all agents had joined"));
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted before all agents joined"));
             }
             if count > 0 && !is_stopping {
                 is_stopping = true;

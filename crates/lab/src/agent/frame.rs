@@ -51,7 +51,7 @@ flatout_reason::reasons! {
     /// Why bytes are not a valid frame.
     pub enum FrameRefusal { name, text, }
     KindUnknown, "kind-unknown", "the frame has an unknown type";
-    TooLong, "too-long", "the frame is longer than it may be at this point";
+    TooLong, "too-long", "the frame is longer than allowed at this point";
     NotAMessage, "not-a-message", "the message is not JSON, or unknown to this version";
 }
 

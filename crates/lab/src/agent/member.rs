@@ -125,17 +125,17 @@ impl Member<'_> {
                     Ok(Some(AgentFrame::Message(message))) => self.handle(message)?,
                     Ok(Some(AgentFrame::Record(_))) => return Err("the controller sent a record".to_owned()),
                     Ok(None) => break,
-                    Err(end) => return Err(format!("the controller's words make no sense: {end}")),
+                    Err(end) => return Err(format!("the controller sent an invalid message: {end}")),
                 }
             }
             match pumped {
                 Ok(_) => {}
-                Err(LinkEnd::Closed) => return Err("the controller has gone".to_owned()),
+                Err(LinkEnd::Closed) => return Err("the controller closed the connection".to_owned()),
                 Err(end) => return Err(format!("the connection to the controller failed: {end}")),
             }
             // Twice the controller's own timeout: it sends a ping every second.
             if precise_ns().saturating_sub(self.heard_ns) > 2 * SILENCE_NS_MAX {
-                return Err("the controller says nothing".to_owned());
+                return Err("the controller sent nothing".to_owned());
             }
             if self.is_working
                 && !self.is_over
@@ -162,7 +162,7 @@ impl Member<'_> {
             }
             Message::Stop {} => self.work.stop(),
             Message::Failed { text } => return Err(format!("the controller says: {text}")),
-            other => return Err(format!("the controller said {} where it has no place", other.name())),
+            other => return Err(format!("the controller sent {} unexpectedly", other.name())),
         }
         // A clock reading must not wait for the next turn.
         self.link.flush().map_err(|end| end.to_string())

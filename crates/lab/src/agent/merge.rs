@@ -18,7 +18,7 @@ pub enum MergeError {
 impl std::fmt::Display for MergeError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Nothing(why) => write!(formatter, "no agent delivered a result: {why}"),
+            Self::Nothing(why) => write!(formatter, "no agent returned a result: {why}"),
             Self::Unreadable(name, why) => write!(formatter, "the result of agent {name} cannot be read: {why}"),
             Self::Different(one, other) => write!(formatter, "the agents {one} and {other} measured different things"),
         }

@@ -136,7 +136,7 @@ fn certificates(folder: &Path, name: &str) -> io::Result<Vec<CertificateDer<'sta
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(unreadable(folder, name, &"there is no certificate in it")),
+        Ok(_) => Err(unreadable(folder, name, &"it contains no certificate")),
         Err(error) => Err(unreadable(folder, name, &error)),
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         assert!(again.to_string().contains("not empty"), "{again}");
         fs::write(folder.join("authority.pem"), "nonsense").unwrap();
         for error in [controller_config(&folder).unwrap_err(), agent_config(&folder).unwrap_err()] {
-            assert!(error.to_string().contains("authority.pem: there is no certificate in it"), "{error}");
+            assert!(error.to_string().contains("authority.pem: it contains no certificate"), "{error}");
         }
         fs::remove_dir_all(&folder).unwrap();
         assert!(agent_config(&folder).unwrap_err().to_string().contains("flatout agent init"));

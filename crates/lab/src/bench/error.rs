@@ -63,7 +63,7 @@ impl std::fmt::Display for BenchError {
             }
             Self::Plan(error) => error.fmt(formatter),
             Self::Ports(short) => short.fmt(formatter),
-            Self::NothingToAsk => formatter.write_str("there is nothing to request"),
+            Self::NothingToAsk => formatter.write_str("the workload has no requests"),
             Self::OtherServer(server) => write!(
                 formatter,
                 "the workload names another server, {server}; a run measures the one server of its URL"
@@ -73,7 +73,7 @@ impl std::fmt::Display for BenchError {
             Self::ServerCounters(what) => write!(formatter, "the server's own count cannot be read: {what}"),
             Self::Thread(error) => write!(formatter, "a client thread failed: {error}"),
             Self::ThreadPanicked => formatter.write_str("a client thread panicked, which is a defect of flatout"),
-            Self::Recorder => formatter.write_str("no memory for the record of a run"),
+            Self::Recorder => formatter.write_str("not enough memory for the record of a run"),
             Self::Responder(error) => write!(formatter, "the bare loop could not be run: {error}"),
         }
     }

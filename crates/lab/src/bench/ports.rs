@@ -50,7 +50,7 @@ impl std::fmt::Display for PortsShort {
             write!(formatter, "give --source-addresses {enough:.0} to connect from so many addresses of 127.0.0.0/8")
         } else {
             formatter.write_str(
-                "ask for less, keep connections alive, widen net.ipv4.ip_local_port_range, or spread the run over agents",
+                "offer less load, keep connections alive, widen net.ipv4.ip_local_port_range, or spread the run over agents",
             )
         }
     }

@@ -93,7 +93,7 @@ impl CounterSource {
                 let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
                 Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
             }
-            _ => Err("they were opened as others".to_owned()),
+            _ => Err("their descriptors were opened by another process".to_owned()),
         }
     }
 }
@@ -141,7 +141,7 @@ fn read_metrics(url: &Url) -> Result<Metrics, String> {
 /// a slow trickle fails too.
 fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     if url.secure {
-        return Err(io::Error::other("metrics are read over http alone"));
+        return Err(io::Error::other("metrics can be read only over http"));
     }
     let address = resolve(url).map_err(io::Error::other)?;
     let deadline = Instant::now() + timeout;
@@ -160,7 +160,7 @@ fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(bytes) if answer.len() + bytes > METRICS_BYTES_MAX => {
-                return Err(io::Error::other(format!("it sends more than {METRICS_BYTES_MAX} bytes")));
+                return Err(io::Error::other(format!("it is larger than {METRICS_BYTES_MAX} bytes")));
             }
             Ok(bytes) => answer.extend_from_slice(&piece[..bytes]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -227,7 +227,7 @@ mod tests {
         assert!(error.to_string().contains("within 200ms"), "{error}");
         let flooding = endless(vec![b'x'; METRICS_BYTES_MAX / 4], Duration::ZERO);
         let error = fetch(&flooding, Duration::from_mins(10)).unwrap_err();
-        assert!(error.to_string().contains("more than"), "{error}");
+        assert!(error.to_string().contains("larger than"), "{error}");
         // Nobody answers at all: the listener's backlog takes the connection.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();

@@ -130,7 +130,7 @@ impl BenchSpec {
         let version = self.speech.version;
         let http2 = match version {
             HttpVersion::Http2 { .. } => {
-                let refused = |name| BenchError::Request(format!("HTTP/2 has no field `{name}`; leave it out"));
+                let refused = |name| BenchError::Request(format!("HTTP/2 has no field `{name}`; remove it"));
                 let block = outline.encode_http2(self.url.secure).map_err(refused)?;
                 Some(Http2Request { block: block.into(), content: self.content.to_vec().into() })
             }

@@ -175,7 +175,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
                 parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ");
             page.figures("latency", &percentiles(page.style(), response), &bounds);
             if step.plan.is_open() {
-                page.named("", "", "open loop: from when each request was due to its last byte");
+                page.named("", "", "open loop: from the time each request was due until the last byte of its response");
                 if let Some(service) = &step.service {
                     page.figures("  service", &percentiles(page.style(), service), "from when it was begun");
                 }
@@ -198,7 +198,7 @@ fn add_figures(page: &mut TextPage, step: &StepReport) {
     }
     add_responses(page, step, format!("of {} sent", show::count(counts.requests_sent)));
     if step.requests.never_begun > 0 {
-        let why = "arrivals that waited too long for a connection";
+        let why = "arrivals that waited too long for a free connection";
         page.named("  never begun", &show::count(step.requests.never_begun), why);
     }
     add_errors(page, step);
@@ -354,7 +354,7 @@ pub fn print_limits(report: &LimitsReport, style: Style) -> String {
         1 => "both roles on one core".to_owned(),
         _ => format!("server role on core {}, client role on core {}", report.cores.server, report.cores.client),
     };
-    page.painted(Weight::Strong, "What this machine can do at most, over loopback");
+    page.painted(Weight::Strong, "Limits of this machine, over loopback");
     page.painted(Weight::Faint, &format!("{rounds} of {probe} a probe; {cores}"));
     page.plain("");
     let header = format!("  {:<36}{:>14}{:>14}{:>14}", "", "median", "min", "max");

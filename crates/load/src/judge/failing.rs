@@ -15,7 +15,7 @@ flatout_reason::reasons! {
     ClientErrors,    "status-4xx",       "responses had a status of 4xx";
     ServerErrors,    "status-5xx",       "responses had a status of 5xx";
     OtherWork,       "other-work",       "other processes kept the machine busy";
-    FailuresAllowed, "failures-allowed", "requests failed, and a requirement or the kind of run allows for it";
+    FailuresAllowed, "failures-allowed", "requests failed, which a requirement or the kind of run allows";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }

@@ -52,7 +52,7 @@ impl Reconciliation {
             let (server, client) = (self.server.requests, self.client_requests);
             let failed = match self.uncertain {
                 0 => String::new(),
-                uncertain => format!(", of which {uncertain} failed on their way"),
+                uncertain => format!(", of which {uncertain} failed in transit"),
             };
             differences.push(format!("requests: the server counted {server}, the client {client}{failed}"));
         }
@@ -94,7 +94,7 @@ mod tests {
         );
         assert_eq!(
             differences(&[], 120, [0, 95, 0, 0, 0], 5),
-            ["requests: the server counted 120, the client 100, of which 5 failed on their way"]
+            ["requests: the server counted 120, the client 100, of which 5 failed in transit"]
         );
     }
 }

@@ -342,7 +342,7 @@ fn show_time(value_ns: f64) -> String {
 
 fn read(text: &str) -> Result<Threshold, String> {
     let Some(at) = text.find(['<', '>', '=']) else {
-        return Err("there is no comparison in it; write it as p99<20ms or errors<0.1%".to_owned());
+        return Err("it has no comparison; write it as p99<20ms or errors<0.1%".to_owned());
     };
     let (name, rest) = text.split_at(at);
     let Some((sign, comparison)) = COMPARISONS.into_iter().find(|(sign, _)| rest.starts_with(sign)) else {
@@ -351,7 +351,7 @@ fn read(text: &str) -> Result<Threshold, String> {
     let figure = read_figure(name.trim())?;
     let value_text = rest[sign.len()..].trim();
     if value_text.is_empty() {
-        return Err("there is nothing to compare with".to_owned());
+        return Err("the value to compare with is missing".to_owned());
     }
     let (value, unit) = read_value(figure, value_text)?;
     Ok(Threshold { text: text.to_owned(), figure, comparison, value, unit })
@@ -366,7 +366,7 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
         Some((times, statistic)) if !times.starts_with('p') => {
             let known = TIMES.into_iter().find(|(known, _)| *known == times);
             let names = TIMES.map(|(name, _)| name).join(", ");
-            let (_, times) = known.ok_or_else(|| format!("no times are called {times:?}; there are {names}"))?;
+            let (_, times) = known.ok_or_else(|| format!("there are no times called {times:?}; known are {names}"))?;
             (times, statistic)
         }
         _ => (Times::Response, name),
@@ -381,7 +381,7 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
             _ => {
                 let names = FIGURES.map(|(name, _)| name).join(", ");
                 return Err(format!(
-                    "no figure is called {statistic:?}; there are p50 and the like, mean, min, max, {names}"
+                    "there is no figure called {statistic:?}; known are percentiles such as p50, mean, min, max, {names}"
                 ));
             }
         },
@@ -405,7 +405,7 @@ fn read_value(figure: RequiredFigure, text: &str) -> Result<(f64, Unit), String>
         | RequiredFigure::ServerErrors => {
             let Some(percent) = text.strip_suffix('%') else { return Ok((parse_number(text)?, Unit::Count)) };
             let percent = parse_number(percent)?;
-            if percent <= 100.0 { Ok((percent, Unit::Percent)) } else { Err(format!("{text} is more than everything")) }
+            if percent <= 100.0 { Ok((percent, Unit::Percent)) } else { Err(format!("{text} is more than 100 %")) }
         }
         RequiredFigure::Rate => Ok((parse_number(text.strip_suffix("/s").unwrap_or(text))?, Unit::PerSecond)),
         RequiredFigure::Responses => Ok((parse_number(text)?, Unit::Count)),

@@ -45,7 +45,7 @@ impl ArrivalKind {
                 Some(Ok(spread)) if spread <= 1.0 => Ok(Self::Uniform { spread }),
                 Some(_) => Err(PlanError::Meaningless(format!("{text:?}: the spread is a number from 0 to 1"))),
                 None => Err(PlanError::Meaningless(format!(
-                    "{text:?} are no arrivals; give fixed, exp, uniform[:SPREAD] or steps:RATE@TIME,..."
+                    "{text:?} is not a kind of arrivals; give fixed, exp, uniform[:SPREAD] or steps:RATE@TIME,..."
                 ))),
             },
         }
@@ -97,7 +97,7 @@ impl Arrivals {
             let kind = kind.strip_suffix(':').unwrap_or(kind);
             let kind = if kind.is_empty() { ArrivalKind::Fixed } else { ArrivalKind::parse(kind)? };
             if rate_per_s.is_some() {
-                return Err(meaningless(format!("{text:?} has rates of its own; give no other rate beside it")));
+                return Err(meaningless(format!("{text:?} contains its own rates; remove the other rate")));
             }
             let levels = steps.split(',').map(parse_level).collect::<Result<_, _>>().map_err(meaningless)?;
             Self { kind, levels, replay: None }

@@ -19,7 +19,7 @@ pub fn split_unit(text: &str) -> Result<(f64, &str), String> {
 pub fn parse_time_ns(text: &str) -> Result<f64, String> {
     match parse_duration(text, NANOSECOND) {
         Ok(value_ns) if value_ns as f64 <= TIME_NS_MAX => Ok(value_ns as f64),
-        Ok(_) | Err(QuantityError::Range) => Err(format!("{text:?} is more than a hundred days, or finer than 1 ns")),
+        Ok(_) | Err(QuantityError::Range) => Err(format!("{text:?} is longer than a hundred days, or finer than 1 ns")),
         Err(QuantityError::UnitMissing) if split_unit(text)?.0 == 0.0 => Ok(0.0),
         Err(QuantityError::UnitMissing) => {
             Err(format!("{text:?} has no unit; give a time with its unit: ns, us, ms, s, m or h"))

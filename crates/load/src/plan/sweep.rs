@@ -45,7 +45,7 @@ impl Sweep {
             return if value > 0.0 { Ok(Self::single(value)) } else { Err("give more than 0".to_owned()) };
         };
         let Some((to, stride)) = rest.split_once(':') else {
-            return Err("say how to get from one end to the other: A..B:STEP or A..B:xK".to_owned());
+            return Err("give the step between the ends: A..B:STEP or A..B:xK".to_owned());
         };
         let stride = match stride.strip_prefix(['x', '×']) {
             Some(factor) => Stride::Times(parse_number(factor)?),
@@ -118,7 +118,7 @@ mod tests {
         for (text, reason) in [
             ("", "number"),
             ("0", "more than 0"),
-            ("10..20", "how to get"),
+            ("10..20", "between the ends"),
             ("20..10:1", "upwards"),
             ("0..10:1", "above 0"),
             ("1..10:0", "step"),

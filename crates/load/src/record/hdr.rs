@@ -55,7 +55,7 @@ impl std::fmt::Display for HdrError {
             Self::Cookie => "not an HdrHistogram of version 2",
             Self::Compression => "a histogram whose zlib stream is broken",
             Self::Truncated => "a histogram that ends too early, or whose lengths disagree",
-            Self::Bounds => "a histogram whose bounds or digits are not usable",
+            Self::Bounds => "a histogram whose bounds or digits are invalid",
             Self::Counts => "a histogram whose counts are too many or too large",
         })
     }

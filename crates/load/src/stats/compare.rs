@@ -110,7 +110,7 @@ impl Comparison {
                 _ => String::new(),
             };
             return format!(
-                "no difference shown: {what} is {estimate} % from A's ({level:.0} % CI {low} to {high}){floor}"
+                "no difference shown: {what} differs by {estimate} % from A's ({level:.0} % CI {low} to {high}){floor}"
             );
         }
         let less = change.estimate < 0.0;
@@ -153,14 +153,14 @@ impl NotCompared {
         (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b })
     }
 
-    /// Sentence: `rate: not compared, as it does not hold for B (client-saturated)`.
+    /// Sentence: `rate: not compared, because it does not hold for B (client-saturated)`.
     pub fn sentence(&self) -> String {
         let of = |side: &str, reasons: &[InvalidReason]| {
             let names: Vec<&str> = reasons.iter().map(|reason| reason.name()).collect();
             (!names.is_empty()).then(|| format!("{side} ({})", names.join(", ")))
         };
         let sides: Vec<String> = of("A", &self.a).into_iter().chain(of("B", &self.b)).collect();
-        format!("{}: not compared, as it does not hold for {}", self.measure, sides.join(" and for "))
+        format!("{}: not compared, because it does not hold for {}", self.measure, sides.join(" and for "))
     }
 }
 
@@ -201,13 +201,13 @@ mod tests {
             (
                 rate(interval(1.0001, 0.994, 1.006)),
                 Finding::NoDifference,
-                "no difference shown: B's rate is 0.0 % from A's (95 % CI -0.6 to 0.6)",
+                "no difference shown: B's rate differs by 0.0 % from A's (95 % CI -0.6 to 0.6)",
             ),
             // Shown by its own interval, and no more than A beside itself.
             (
                 p99(interval(0.993, 0.990, 0.996)),
                 Finding::NoDifference,
-                "no difference shown: B's p99 response time is -0.7 % from A's (95 % CI -1.0 to -0.4); A beside itself differs by up to 1.0 %",
+                "no difference shown: B's p99 response time differs by -0.7 % from A's (95 % CI -1.0 to -0.4); A beside itself differs by up to 1.0 %",
             ),
         ] {
             assert_eq!((comparison.sentence().as_str(), comparison.finding), (sentence, finding));
@@ -236,12 +236,12 @@ mod tests {
         assert_eq!(of(&[&sound, &sound], &[&sound]), None);
         assert_eq!(
             of(&[&sound], &[&sound, &saturated]).as_deref(),
-            Some("rate: not compared, as it does not hold for B (client-saturated)")
+            Some("rate: not compared, because it does not hold for B (client-saturated)")
         );
         assert_eq!(
             of(&[&saturated, &saturated], &[&both]).as_deref(),
             Some(
-                "rate: not compared, as it does not hold for A (client-saturated) and for B (client-saturated, cpu-contention)"
+                "rate: not compared, because it does not hold for A (client-saturated) and for B (client-saturated, cpu-contention)"
             )
         );
     }

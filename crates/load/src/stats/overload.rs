@@ -63,7 +63,7 @@ impl Overload {
                 100.0 * share,
                 worst.offered_per_s
             ),
-            _ => format!("{peak}; more was not offered"),
+            _ => format!("{peak}; no higher load was offered"),
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(level_end.kept_share, Some(0.99));
         let unfinished = Overload::of(&[level(1.0, 1.0), level(2.0, 2.0)]).unwrap();
         assert_eq!((unfinished.worst, unfinished.kept_share, unfinished.overloaded_from_per_s), (None, None, None));
-        assert!(unfinished.sentence().ends_with("more was not offered"));
+        assert!(unfinished.sentence().ends_with("no higher load was offered"));
         assert_eq!(Overload::of(&[]), None);
     }
 

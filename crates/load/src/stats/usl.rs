@@ -76,7 +76,7 @@ impl fmt::Display for UslRefusal {
             Self::NotARate => write!(formatter, "a scalability law needs rates and numbers above 0"),
             Self::NegativeBeta(beta) => write!(
                 formatter,
-                "the rate does not fall, nor level off as the law has it (β would be {beta:.2e}); measure further up"
+                "the rate neither falls nor levels off as the law predicts (β would be {beta:.2e}); measure further up"
             ),
             Self::NoMinimum => write!(formatter, "no scalability law fits these points"),
         }

@@ -16,13 +16,13 @@ flatout_reason::reasons! {
     WeightInvalid, "weight-invalid", "the weight is not a whole number up to 1,000,000,000,000";
     TooManyWords, "too-many-words", "there is more than a URL and a weight; put other information after #";
     SizeInvalid, "size-invalid", "the size after # is too large";
-    DigestInvalid, "digest-invalid", "a digest is #sha256= and 64 hexadecimal digits";
+    DigestInvalid, "digest-invalid", "a digest must be #sha256= and 64 hexadecimal digits";
     WebStone1, "webstone-1", "this is a list of WebStone 1.x, which counts pages and groups files; write a URL and a weight on each line";
     TooMany, "too-many", "there are too many lines or bytes of URLs for one workload; the rest was not read";
-    Empty, "empty", "there is nothing in it to ask for";
+    Empty, "empty", "it contains no requests";
     LogForm, "log-form", "the line has an unknown format; known are common, combined and flatout's JSON";
-    LogTime, "log-time", "the time is missing or has another format";
-    LogField, "log-field", "the line lacks a field: time, method, target and status are required";
+    LogTime, "log-time", "the time is missing or has an unknown format";
+    LogField, "log-field", "the line has a missing field: time, method, target and status are required";
     LogStatus, "log-status", "the status is not a number from 0 to 999";
     LogBytes, "log-bytes", "the size of the body is not a number";
 }
@@ -126,6 +126,6 @@ mod tests {
         assert!(text.starts_with("line 1: the weight is not a whole number"), "{text}");
         assert!(text.ends_with("\nand 30 lines more"), "{text}");
         assert!(!text.contains('\x1b') && text.len() < FAULTS_KEPT * 400, "{text}");
-        assert_eq!(Faults::of_text(FaultKind::Empty).to_string(), "there is nothing in it to ask for");
+        assert_eq!(Faults::of_text(FaultKind::Empty).to_string(), "it contains no requests");
     }
 }

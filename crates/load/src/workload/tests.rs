@@ -171,7 +171,7 @@ fn named_workloads_say_what_they_need() {
         ("web96:5,lambda=0", "lambda is 0"),
         ("web96:1e300", "out of range"),
         ("web99:", "web99:50"),
-        ("web05:1", "no workload is called"),
+        ("web05:1", "no workload called"),
     ] {
         let error = parse_named(text).unwrap_err();
         assert!(error.contains(part), "{text}: {error}");

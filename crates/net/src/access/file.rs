@@ -186,7 +186,7 @@ impl FileTarget {
             }
             Err(error) => {
                 self.retry_s = unix_s.saturating_add(RETRY_S);
-                self.complain(format!("cannot put the access log {} aside: {error}", path.display()));
+                self.complain(format!("cannot rename the access log {}: {error}", path.display()));
                 false
             }
         }

@@ -198,7 +198,7 @@ impl Sink {
 
     fn begin_trouble(&mut self, lines_lost_before: u64, why: &str, unix_s: i64, warn: &Warn) {
         if self.trouble.is_none() {
-            warn(&format!("the access log {} takes no lines ({why}); they are lost and counted", self.target));
+            warn(&format!("the access log {} accepts no lines ({why}); they are lost and counted", self.target));
         }
         let trouble =
             self.trouble.get_or_insert(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
@@ -229,7 +229,7 @@ impl Sink {
             let quiet_s = unix_s.saturating_sub(trouble.latest_loss_s);
             if trouble.works_again && self.pending.is_empty() && !(0..RECOVERY_S).contains(&quiet_s) {
                 let lost = self.channel.lines_lost.load(Ordering::Relaxed) - trouble.lines_lost_before;
-                warn(&format!("the access log {} takes lines again; {lost} were lost", self.target));
+                warn(&format!("the access log {} accepts lines again; {lost} were lost", self.target));
                 self.trouble = None;
             }
         }

@@ -277,7 +277,7 @@ fn a_full_disk_is_told_once_and_counted() {
     assert_eq!((counts, opened.logs.lines_lost()), (vec![(0, 50), (50, 0)], 50));
     let words = opened.words.lock().unwrap();
     assert_eq!(words.len(), 1, "{words:?}");
-    assert!(words[0].starts_with("the access log /dev/full takes no lines (No space left"), "{words:?}");
+    assert!(words[0].starts_with("the access log /dev/full accepts no lines (No space left"), "{words:?}");
 }
 
 /// Returns true if this process has the file open.
@@ -392,7 +392,7 @@ fn syslog_has_a_datagram_for_each_line() {
     wait_until("it says so", || opened.words.lock().unwrap().len() == 2);
     let words = opened.words.lock().unwrap();
     assert!(
-        words[0].contains(" takes no lines (No such file") && words[1].ends_with("again; 1 were lost"),
+        words[0].contains(" accepts no lines (No such file") && words[1].ends_with("again; 1 were lost"),
         "{words:?}"
     );
 }

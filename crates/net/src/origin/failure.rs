@@ -29,7 +29,7 @@ flatout_reason::reasons! {
     TlsUnconfigured, "origin_tls_unconfigured", 502, false, "The origin uses https, but no name or authority is configured to verify its certificate.";
     ClosedBeforeHead, "origin_closed_before_head", 502, true, "The origin closed the connection before the first byte of a response.";
     Reset, "origin_reset", 502, true, "The origin reset the connection before the response head was complete.";
-    CutHead, "origin_cut_head", 502, true, "The origin closed the connection in the middle of a response head.";
+    CutHead, "origin_cut_head", 502, true, "The origin closed the connection partway through the response head.";
     HeadMalformed, "origin_head_malformed", 502, true, "A response head is malformed; the name of the refusal says how.";
     HeadTooLarge, "origin_head_too_large", 502, true, "A response head is larger than the limit, or has too many fields.";
     InterimsTooMany, "origin_interims_too_many", 502, true, "The origin sent interim responses (1xx) beyond the limit.";

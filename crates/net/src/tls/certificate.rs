@@ -68,9 +68,9 @@ impl fmt::Display for CertificateError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => formatter.write_str("TLS needs at least one certificate"),
-            Self::NoCertificate(label) => write!(formatter, "{label}: no certificate in PEM is in the file"),
+            Self::NoCertificate(label) => write!(formatter, "{label}: the file contains no certificate in PEM"),
             Self::CertificateMalformed(label) => write!(formatter, "{label}: the certificate is malformed"),
-            Self::NoKey(label) => write!(formatter, "{label}: no private key in PEM is in the key's file"),
+            Self::NoKey(label) => write!(formatter, "{label}: the key's file contains no private key in PEM"),
             Self::KeyUnsupported(label) => {
                 write!(formatter, "{label}: the private key is malformed, or neither RSA, ECDSA nor Ed25519")
             }

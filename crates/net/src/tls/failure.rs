@@ -10,7 +10,7 @@ flatout_reason::reasons! {
     NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server supports.";
     NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server supports.";
     NoCommonSignature, "no_common_signature", "The client accepts no signature that the site's key can make.";
-    NoCommonProtocol, "no_common_protocol", "The client offers protocols by ALPN, and this server supports none of them.";
+    NoCommonProtocol, "no_common_protocol", "The client offers only protocols (ALPN) that this server does not support.";
     Incompatible, "incompatible", "The client lacks another feature that this server requires.";
     CertificateRefused, "certificate_refused", "The client's alert says that it does not trust the certificate.";
     ClientAlert, "client_alert", "The client sent another fatal alert.";

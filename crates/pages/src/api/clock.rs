@@ -132,11 +132,11 @@ fn text_of(text: &LuaString) -> Result<String, NativeError> {
     if bytes.len() > FORMAT_BYTES_MAX {
         return Err("the format is longer than 256 bytes".into());
     }
-    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is not UTF-8".into())
+    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is not valid UTF-8".into())
 }
 
 fn format(zoned: &Zoned, how: &str) -> Result<String, NativeError> {
-    jiff::fmt::strtime::format(how, zoned).map_err(|error| format!("the format \"{how}\" is wrong: {error}").into())
+    jiff::fmt::strtime::format(how, zoned).map_err(|error| format!("the format \"{how}\" is invalid: {error}").into())
 }
 
 /// Parses ISO 8601 with or without a time and an offset, an HTTP date, or an RFC 2822 date. Without an offset it is

@@ -109,7 +109,7 @@ pub(super) async fn read_form(mut reading: ContentReading) -> Result<Rc<ReadForm
     let read = match state {
         ContentState::Form(form) => Ok(form),
         ContentState::Refused(refusal) => Err(refusal),
-        ContentState::Reading => return Err("the content is being read already".into()),
+        ContentState::Reading => return Err("the content is already being read".into()),
         ContentState::Whole(text) => form_of(parse_whole(&reading.content_type, &text)),
         ContentState::Unread => match reading.content.take() {
             None => Ok(Rc::default()),
@@ -126,10 +126,10 @@ pub(super) async fn read_text(mut reading: ContentReading) -> Result<Rc<[u8]>, N
     let read = match state {
         ContentState::Whole(text) => Ok(text),
         ContentState::Refused(refusal) => Err(refusal),
-        ContentState::Reading => return Err("the content is being read already".into()),
+        ContentState::Reading => return Err("the content is already being read".into()),
         ContentState::Form(form) => {
             reading.kept.state.replace(ContentState::Form(form));
-            return Err("the content was read as a form already".into());
+            return Err("the content was already read as a form".into());
         }
         ContentState::Unread => match reading.content.take() {
             None => Ok(Rc::from(&b""[..])),

@@ -35,7 +35,7 @@ fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
 /// Rejects texts that would take too long.
 pub(super) fn check_length(text: &LuaString) -> Result<(), NativeError> {
     if text.as_bytes().len() > INPUT_BYTES_MAX {
-        return Err("the text is longer than 256 KiB, which is the most for one call".into());
+        return Err("the string is longer than 256 KiB, the limit for one call".into());
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn query(fields: &Table) -> Result<Vec<u8>, NativeError> {
     let mut pairs = Vec::new();
     fields.for_each(|name: LuaString, value: Value| {
         if pairs.len() == super::form::FIELDS_MAX {
-            return Err(mlua::Error::runtime("a query may have 1024 fields"));
+            return Err(mlua::Error::runtime("a query may have at most 1,024 fields"));
         }
         let text = match value {
             Value::Boolean(value) => value.to_string().into_bytes(),
@@ -108,7 +108,7 @@ fn query(fields: &Table) -> Result<Vec<u8>, NativeError> {
                 check_length(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?;
                 value.as_bytes().to_vec()
             }
-            _ => return Err(mlua::Error::runtime("a query has texts, numbers, true and false as values")),
+            _ => return Err(mlua::Error::runtime("the values of a query must be strings, numbers or booleans")),
         };
         pairs.push((name.as_bytes().to_vec(), text));
         Ok(())

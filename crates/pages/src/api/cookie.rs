@@ -91,15 +91,15 @@ impl CookieError {
     /// The message for the page's author.
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Name => "a cookie's name may have letters, digits and !#$%&'*+-.^_`|~ only",
+            Self::Name => "a cookie's name may contain only letters, digits and !#$%&'*+-.^_`|~",
             Self::Value => {
-                "a cookie's value may not have spaces, quotation marks, commas, semicolons, backslashes, or anything \
+                "a cookie's value must not contain spaces, quotation marks, commas, semicolons, backslashes, or anything \
                  but visible ASCII: use url.encode or base64.url_encode"
             }
             Self::Attribute => {
-                "a cookie's path or domain has a control character or a semicolon, or is over 1024 bytes"
+                "a cookie's path or domain must not contain control characters or semicolons, or be longer than 1,024 bytes"
             }
-            Self::TooLong => "a cookie's name and value may have 4096 bytes together",
+            Self::TooLong => "a cookie's name and value must not exceed 4,096 bytes together",
             Self::NoneInsecure => "a cookie with same_site = \"none\" must be secure, or browsers refuse it",
             Self::Prefix => {
                 "a cookie named __Secure-... must be secure, and one named __Host-... also have no domain and path = \"/\""

@@ -190,7 +190,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
     let begin = sandbox.waiting(move |_, exchange, _: Function| {
         let leading = exchange.slot::<Leading>().clone();
         if leading.0.borrow().is_some() {
-            return Err("a transaction within a transaction is not possible".into());
+            return Err("transactions cannot be nested".into());
         }
         let pending = database(&using)?.begin();
         let refused = RefusalCell::of(exchange);
@@ -205,7 +205,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
     let commit = sandbox.waiting(|_, exchange, (): ()| {
         Unfinished::of(exchange).set(false);
         let transaction = exchange.slot::<Leading>().0.take();
-        let pending = transaction.ok_or("the transaction has ended already")?.commit();
+        let pending = transaction.ok_or("the transaction has already ended")?.commit();
         let refused = RefusalCell::of(exchange);
         Ok(wanted(async move { pending.await.map_err(|error| told(&error, &refused)) }))
     })?;
@@ -240,7 +240,7 @@ fn run(
     make: Make,
 ) -> Result<Wanted, NativeError> {
     let sql = sql.as_bytes();
-    let sql = std::str::from_utf8(&sql).map_err(|_| "a statement is text of UTF-8")?;
+    let sql = std::str::from_utf8(&sql).map_err(|_| "a statement must be a UTF-8 string")?;
     let parameters = bound(parameters)?;
     let database = database(api)?;
     let refused = RefusalCell::of(exchange);
@@ -275,10 +275,10 @@ fn bound(values: &[Value]) -> Result<Parameters, NativeError> {
         named.for_each(|name: Value, value: Value| {
             let Value::String(name) = name else {
                 return Err(mlua::Error::runtime(
-                    "a table of parameters has names as keys: give values for ? one by one",
+                    "the keys of a table of parameters must be names: pass values for ? as separate arguments",
                 ));
             };
-            let name = name.to_str().map_err(|_| mlua::Error::runtime("a parameter's name is text of UTF-8"))?;
+            let name = name.to_str().map_err(|_| mlua::Error::runtime("a parameter's name must be a UTF-8 string"))?;
             parameters.push((name.to_owned(), cell(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?));
             Ok(())
         })?;
@@ -298,13 +298,14 @@ fn cell(value: &Value) -> Result<Cell, NativeError> {
         Value::Number(number) => Ok(Cell::Real(*number)),
         Value::String(text) => match text.to_str() {
             Ok(text) => Ok(Cell::Text(text.to_owned())),
-            Err(_) => Err("a text for the database is UTF-8: give other bytes as a buffer".into()),
+            Err(_) => Err("strings for the database must be UTF-8: pass other bytes as a buffer".into()),
         },
         Value::Buffer(buffer) => Ok(Cell::Blob(buffer.to_vec())),
-        other => {
-            Err(format!("a parameter is a text, a number, true, false, nil or a buffer, not a {}", other.type_name())
-                .into())
-        }
+        other => Err(format!(
+            "a parameter must be a string, a number, a boolean, nil or a buffer, not a {}",
+            other.type_name()
+        )
+        .into()),
     }
 }
 

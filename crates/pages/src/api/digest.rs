@@ -54,7 +54,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
 fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, NativeError> {
     let count = count.unwrap_or(16.0);
     if count.fract() != 0.0 || !(1.0..=RANDOM_BYTES_MAX as f64).contains(&count) {
-        return Err("one call gives 1 to 4096 random bytes".into());
+        return Err("one call returns 1 to 4,096 random bytes".into());
     }
     let mut bytes = vec![0; count as usize];
     fill(&mut bytes)?;
@@ -63,5 +63,5 @@ fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, NativeError> {
 
 /// Fills `bytes` with cryptographically secure random bytes.
 pub(super) fn fill(bytes: &mut [u8]) -> Result<(), NativeError> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| "the system gave no random numbers".into())
+    aws_lc_rs::rand::fill(bytes).map_err(|_| "the system has no random numbers".into())
 }

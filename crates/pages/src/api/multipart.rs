@@ -69,7 +69,7 @@ impl MultipartError {
             Self::PartHeadTooLong => "The head of a part is too long.",
             Self::PartHead => "The head of a part is malformed, or names no form field.",
             Self::PartEncoding => "A part has a Content-Transfer-Encoding, which form data does not have.",
-            Self::Cut => "The multipart content ends before its last part does.",
+            Self::Cut => "The multipart content ends before its last part is complete.",
         }
     }
 }

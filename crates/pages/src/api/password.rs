@@ -115,7 +115,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         fill(&mut salt)?;
         let text = text.as_bytes();
         if text.len() > PASSWORD_BYTES_MAX {
-            return Err("a password has at most 1,024 bytes".into());
+            return Err("a password must not be longer than 1,024 bytes".into());
         }
         let answered = ask(&using, &RefusalCell::of(exchange), &text, PasswordOperation::Hash(salt))?;
         Ok(wanted(async move {

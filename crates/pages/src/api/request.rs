@@ -30,7 +30,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
     let request = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, name: LuaString| {
         let name = name.as_bytes();
-        let name = std::str::from_utf8(&name).map_err(|_| NativeError::from("a header's name is ASCII"))?;
+        let name = std::str::from_utf8(&name).map_err(|_| NativeError::from("a header's name must be ASCII"))?;
         note_field(exchange, name.as_bytes())?;
         Ok(joined(&exchange.facts, name).map(|value| lua.create_string(value)).transpose()?)
     })?;
@@ -39,7 +39,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
         let name = name.as_bytes();
         let all = lua.create_table()?;
         for field in parse_form(exchange.facts.query().unwrap_or_default()) {
-            let (known, value) = field.map_err(|_| NativeError::from("the query has more than 1024 fields"))?;
+            let (known, value) = field.map_err(|_| NativeError::from("the query has more than 1,024 fields"))?;
             if known.as_bytes() == &name[..] {
                 all.raw_push(&*value)?;
             }
@@ -253,7 +253,7 @@ fn looked(
 fn query(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for field in parse_form(facts.query().unwrap_or_default()) {
-        let (name, value) = field.map_err(|_| NativeError::from("the query has more than 1024 fields"))?;
+        let (name, value) = field.map_err(|_| NativeError::from("the query has more than 1,024 fields"))?;
         if !table.contains_key(&*name)? {
             table.raw_set(&*name, &*value)?;
         }

@@ -40,10 +40,10 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         check_open(exchange)?;
         let status = status.unwrap_or(303.0);
         if ![301.0, 302.0, 303.0, 307.0, 308.0].contains(&status) {
-            return Err("a redirect's status is 301, 302, 303, 307 or 308".into());
+            return Err("the status of a redirect must be 301, 302, 303, 307 or 308".into());
         }
         let target = location(&target.as_bytes()).ok_or(
-            "the target of a redirect is a path or URL without spaces and line ends: use url.encode for untrusted values",
+            "the target of a redirect must be a path or URL without spaces and line breaks: use url.encode for untrusted values",
         )?;
         exchange.draft.status = status as u16;
         exchange.draft.set_field(b"Location", &target);
@@ -90,7 +90,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
                 Ok(())
             }
             _ => Err(NativeError::from(
-                "of response, status alone can be set, to a number: see response.header, response.cookie, response.redirect",
+                "the only field of response that can be set is status, to a number: see response.header, response.cookie, response.redirect",
             )),
         }
     })?;
@@ -136,7 +136,7 @@ fn field_value(value: &Value) -> Result<Vec<u8>, NativeError> {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
         Value::Number(number) => Ok(number.to_string().into_bytes()),
-        other => Err(format!("a header's value is a text or a number, not a {}", other.type_name()).into()),
+        other => Err(format!("a header's value must be a string or a number, not a {}", other.type_name()).into()),
     }
 }
 
@@ -186,17 +186,17 @@ impl CookieOptions {
                 (b"max_age", Value::Integer(seconds)) => read.max_age_s = Some(seconds),
                 (b"max_age", Value::String(text)) => match text.to_str().ok().and_then(|text| parse_seconds(&text)) {
                     Some(seconds) => read.max_age_s = i64::try_from(seconds).ok(),
-                    None => return wrong("max_age is a number of seconds, or a time as \"30d\""),
+                    None => return wrong("max_age must be a number of seconds, or a duration such as \"30d\""),
                 },
                 (b"secure", Value::Boolean(secure)) => read.secure = secure,
                 (b"http_only", Value::Boolean(http_only)) => read.http_only = http_only,
                 (b"same_site", Value::String(text)) => match text.to_str().ok().and_then(|text| SameSite::parse(&text)) {
                     Some(same_site) => read.same_site = same_site,
-                    None => return wrong("same_site is \"strict\", \"lax\" or \"none\""),
+                    None => return wrong("same_site must be \"strict\", \"lax\" or \"none\""),
                 },
                 _ => {
                     return wrong(
-                        "a cookie's options are path and domain (texts), max_age (seconds), secure and http_only (true or \
+                        "a cookie's options are path and domain (strings), max_age (seconds), secure and http_only (true or \
                          false), and same_site (\"strict\", \"lax\" or \"none\")",
                     );
                 }
@@ -253,7 +253,8 @@ fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -
     Ok(())
 }
 
-const TIME: &str = "a time is a number of seconds or a text as \"60s\", \"5m\", \"2h\" or \"1d\", at most a year";
+const TIME: &str =
+    "a duration must be a number of seconds, or a string such as \"60s\", \"5m\", \"2h\" or \"1d\", at most a year";
 
 fn seconds(value: &Value) -> mlua::Result<u64> {
     let read = match value {
@@ -278,7 +279,7 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Na
                     let tag = tag?;
                     if policy.tags.len() == TAGS_MAX || !is_tag(&tag.as_bytes()) {
                         return Err(mlua::Error::runtime(
-                            "a page has up to 64 tags, each of up to 128 visible ASCII characters without commas",
+                            "a page may have at most 64 tags, each of at most 128 visible ASCII characters without commas",
                         ));
                     }
                     policy.tags.push(tag.to_string_lossy().into());
@@ -286,7 +287,7 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Na
             }
             _ => {
                 return Err(mlua::Error::runtime(
-                    "the options of cache are browser, swr and sie (times), private (true or false), and tags (a list)",
+                    "the options of cache are browser, swr and sie (durations), private (true or false), and tags (a list)",
                 ));
             }
         }

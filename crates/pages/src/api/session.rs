@@ -80,7 +80,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
     metatable.raw_set("__index", made)?;
     let using = Rc::clone(api);
     let made = sandbox.function(move |lua, exchange, (_, name, value): (Value, Value, Value)| {
-        let Value::String(name) = name else { return Err("the names of a session's values are strings".into()) };
+        let Value::String(name) = name else { return Err("the keys of a session must be strings".into()) };
         check_open(exchange)?;
         let opened = open(&using, lua, exchange)?;
         let before: Value = opened.table.raw_get(&name)?;
@@ -193,12 +193,12 @@ fn read(api: &Api, lua: &Lua, facts: &RequestFacts) -> Result<Session, NativeErr
 fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, NativeError> {
     let mut text = Vec::new();
     if table.raw_len() > 0 {
-        return Err("the names of a session's values are strings".into());
+        return Err("the keys of a session must be strings".into());
     }
     json::encode(lua, &Value::Table(table.clone()), &mut text, InvalidText::Refuse)?;
     if text.len() > CONTENT_BYTES_MAX {
         return Err(format!(
-            "the session has {} bytes, and a cookie has room for {CONTENT_BYTES_MAX}: keep the rest in the database, under an id in the session",
+            "the session has {} bytes, and a cookie can hold {CONTENT_BYTES_MAX}: keep the rest in the database, under an id in the session",
             text.len()
         )
         .into());

@@ -81,10 +81,10 @@ impl UploadRange {
         let number: Option<usize> = file.raw_get("number")?;
         let form = known_form(exchange);
         let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
-        let file = file.ok_or("this is not a file of this request: call it as file:read()")?;
+        let file = file.ok_or("this is not a file of this request: call the method as file:read()")?;
         let (offset, count) = (offset.unwrap_or(0.0), count.unwrap_or(f64::INFINITY));
         if !(offset >= 0.0 && count >= 0.0) {
-            return Err("the offset and the count of a file's bytes are numbers of 0 or more".into());
+            return Err("the offset and the count must be numbers of at least 0".into());
         }
         let start = (offset as u64).min(file.spool.len());
         let bytes = (count as u64).min(file.spool.len() - start);
@@ -97,7 +97,7 @@ impl UploadRange {
             return Ok(());
         }
         Err(format!(
-            "{} bytes of the file are more than memory-limit leaves to the page: read it in pieces with \
+            "{} bytes of the file are more than the page's memory-limit allows: read it in pieces with \
              file:{name}(offset, count)",
             self.bytes
         )

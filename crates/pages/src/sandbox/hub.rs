@@ -38,7 +38,7 @@ impl Default for Hub {
 
 impl Hub {
     /// The error of a native called without a current run, or from within another native.
-    const UNREACHABLE: &'static str = "this cannot be called from here";
+    const UNREACHABLE: &'static str = "this function cannot be called here";
 
     /// Calls `act` with the exchange of the current run. A page that has ended receives an error: nothing it does
     /// afterwards has an effect.

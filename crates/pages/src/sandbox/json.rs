@@ -98,10 +98,10 @@ impl Encoder {
         // Checked in advance: escapes lengthen a text.
         let bytes = text.as_bytes();
         if bytes.len() > TEXT_BYTES_MAX {
-            return Err("a text is too long for JSON: 256 KiB are allowed".into());
+            return Err("a string is too long for JSON: at most 256 KiB are allowed".into());
         }
         if self.invalid_text == InvalidText::Refuse && std::str::from_utf8(&bytes).is_err() {
-            return Err("JSON has texts of UTF-8 only: use base64.encode".into());
+            return Err("JSON strings must be UTF-8: use base64.encode".into());
         }
         json_string(&bytes, out);
         if out.len() - self.start > TEXT_BYTES_MAX {
@@ -180,7 +180,9 @@ pub(crate) fn append_display(value: &impl fmt::Display, out: &mut Vec<u8>) {
 }
 
 fn mixed() -> mlua::Error {
-    mlua::Error::runtime("JSON has arrays, of keys 1 to n, and objects, of texts as keys: this table is neither")
+    mlua::Error::runtime(
+        "a table becomes a JSON array if its keys are 1 to n, or an object if all keys are strings: this table is neither",
+    )
 }
 
 fn type_name(value: &Value) -> &'static str {
@@ -193,7 +195,7 @@ fn type_name(value: &Value) -> &'static str {
 /// Decodes a text. The error describes the problem and its position.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err("the text is longer than 256 KiB".to_owned());
+        return Err("the string is longer than 256 KiB".to_owned());
     }
     let values = Cell::new(0);
     let mut reader = serde_json::Deserializer::from_slice(text);

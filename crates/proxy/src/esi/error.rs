@@ -18,5 +18,5 @@ flatout_reason::reasons! {
     TooDeep, "esi_too_deep", "Fragments or try elements are nested deeper than the limit.";
     SrcInvalid, "esi_src_invalid", "A reference is not a URL.";
     SrcScheme, "esi_src_scheme", "A reference is neither http nor https.";
-    SrcHost, "esi_src_host", "A reference names another host or port than the page's own.";
+    SrcHost, "esi_src_host", "A reference has a different host or port than the page.";
 }

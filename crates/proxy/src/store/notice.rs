@@ -10,14 +10,14 @@ flatout_reason::reasons! {
     pub enum VolumeEvent { name, text, }
     BodyCorrupt, "body_corrupt", "The content of a stored response does not match its checksums: the entry is dropped and fetched again.";
     BodyMisplaced, "body_misplaced", "A file holds the content of another stored response: the entry is dropped and fetched again.";
-    BodyTruncated, "body_truncated", "The file of a stored response has another length than when it was written: the entry is dropped and fetched again.";
+    BodyTruncated, "body_truncated", "The file of a stored response does not have the length with which it was written: the entry is dropped and fetched again.";
     BodyMissing, "body_missing", "The file of a stored response is missing: the entry is dropped and fetched again.";
     BodyUnreadable, "body_unreadable", "The file of a stored response cannot be read: the entry is dropped and fetched again.";
     RecordCorrupt, "record_corrupt", "A record of the index, or small content in it, does not match its checksum: the entry is dropped and fetched again.";
     VolumeFull, "volume_full", "The file system is full although the volume is below its limit: nothing new is stored there, and stored responses stay.";
     VolumeHasRoom, "volume_has_room", "The file system has space again: new responses are stored there.";
     IndexDestroyed, "index_destroyed", "The volume's index is missing or cannot be read: everything stored on the volume is lost and fetched again.";
-    IndexOutdated, "index_outdated", "The volume's index was written by a version with another format: everything stored on the volume is dropped and fetched again.";
+    IndexOutdated, "index_outdated", "The volume's index was written by a version with a different format: everything stored on the volume is dropped and fetched again.";
     VolumeFailed, "volume_failed", "The volume failed: it is not used until the next start, which finds it empty.";
 }
 

@@ -31,8 +31,10 @@ fn close_to_others(path: &Path, mode: u32) -> io::Result<()> {
         return Ok(());
     }
     std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(|error| {
-        let text =
-            format!("other users may read {} (mode {found:04o}), and that cannot be changed: {error}", path.display());
+        let text = format!(
+            "other users may read {} (mode {found:04o}), and its mode cannot be changed: {error}",
+            path.display()
+        );
         io::Error::new(error.kind(), text)
     })
 }

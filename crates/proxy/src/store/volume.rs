@@ -217,7 +217,7 @@ impl<M: Meta> Volume<M> {
             let guarded = move || {
                 let run = std::panic::AssertUnwindSafe(|| part(&volume));
                 if std::panic::catch_unwind(run).is_err() {
-                    volume.fail("a thread broke off", &"the index is broken");
+                    volume.fail("a thread ended unexpectedly", &"the index is broken");
                 }
                 end(&volume);
             };

@@ -78,7 +78,7 @@ fn what_is_no_result_is_said_to_be_none() {
     for (content, words) in [
         (&b"not json"[..], "not a result"),
         (b"\xff\xfe", "it is not text"),
-        (b"{}", "it names no schema"),
+        (b"{}", "it has no schema"),
         (br#"{"schema":"flatout-limits/1"}"#, "flatout-limits/1"),
         (br#"{"schema":"flatout-run","schema_version":999}"#, "newer flatout"),
         (br#"{"schema":"flatout-run","schema_version":1}"#, "missing field"),

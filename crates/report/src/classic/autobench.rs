@@ -31,7 +31,7 @@ pub(super) fn print(report: &RunReport) -> String {
         add_verdict(&mut text, step);
     }
     if report.steps.iter().any(|step| step.offered.rate_per_s.is_none()) {
-        note(&mut text, "A closed loop asks for no rate: dem_req_rate is 0 there.");
+        note(&mut text, "A closed loop has no requested rate: dem_req_rate is 0.");
     }
     note(
         &mut text,

@@ -12,7 +12,9 @@ fn a_run_beside_itself_shows_no_difference() {
     assert_eq!(compared_each, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
     assert_eq!(
         compared.levels[9].left_out,
-        ["mean response time: not compared, as it does not hold for A (client-saturated) and for B (client-saturated)"]
+        [
+            "mean response time: not compared, because it does not hold for A (client-saturated) and for B (client-saturated)"
+        ]
     );
     for level in &compared.levels {
         assert!(level.comparisons.iter().all(|comparison| comparison.finding == Finding::NoDifference), "{level:?}");
@@ -21,7 +23,7 @@ fn a_run_beside_itself_shows_no_difference() {
     assert!(compared.invalid[0].starts_with("A (a): client-saturated"), "{:?}", compared.invalid);
     let text = compared.print(("x.json", "y.json"));
     for words in
-        ["A is x.json", "no difference shown", "only by segments of these runs", "holds: B (a): client-saturated"]
+        ["A is x.json", "no difference shown", "only from segments of these runs", "holds: B (a): client-saturated"]
     {
         assert!(text.contains(words), "no {words:?} in {text}");
     }

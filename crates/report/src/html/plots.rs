@@ -135,7 +135,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
                     add("lag (how late the client acted)".to_owned(), 2, true, &step.record.lag);
                 }
             }
-            "Where response and service part, requests waited before they were sent: for a free connection, or for this client."
+            "Where response time and service time differ, requests waited before they were sent: for a free connection, or for this client."
         }
         [report] => {
             let each = report.steps.len().div_ceil(DISTRIBUTIONS_MAX);

@@ -187,7 +187,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     }
                 } }
             } }
-            p { "Rates count the responses that arrived while load was offered; later ones are late." }
+            p { "Rates count the responses that arrived while load was offered; those that arrived afterwards count as late." }
             @if met.is_empty() { p { "No request failed." } } @else {
                 div.wide { table {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }

@@ -119,7 +119,7 @@ fn icon(symbol: &str) -> Markup {
 fn note(listing: &Listing<'_>) -> Option<String> {
     match (listing.left_out, listing.read_whole) {
         (0, true) => None,
-        (0, false) => Some("There is more in this folder than was read.".to_owned()),
+        (0, false) => Some("This folder has more entries than were read.".to_owned()),
         (more, true) => Some(format!("{more} more, not shown.")),
         (more, false) => Some(format!("At least {more} more, not shown.")),
     }

@@ -138,7 +138,7 @@ fn large_folders_are_cut() {
     let page = |entries_max| String::from_utf8(content_of(&root, "", false, entries_max, HTML).unwrap()).unwrap();
     assert!(page(3).contains("<p class=\"note\">9 more, not shown.</p>"));
     assert!(page(2).contains("At least 6 more, not shown."));
-    assert!(page(0).contains("There is more in this folder than was read."));
+    assert!(page(0).contains("This folder has more entries than were read."));
     assert!(!page(12).contains("class=\"note\""));
     fs::remove_dir_all(folder).unwrap();
 }

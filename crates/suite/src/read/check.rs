@@ -20,9 +20,7 @@ fn client_limit_fault(check: &Check) -> Option<String> {
     }
     let (Bound::AtMost(bound) | Bound::AtLeast(bound)) = check.bound;
     if check.against == Against::Number || bound <= 0.0 {
-        return Some(format!(
-            "{name} is judged by the same multiple turned over, and this check has none: give `times`"
-        ));
+        return Some(format!("{name} is judged by the inverted multiple, and this check has none: give `times`"));
     }
     let is_turned = Measure::parse(&check.measure.text)?.is_more_better() != cost.is_more_better();
     (!is_turned)
@@ -51,7 +49,7 @@ impl Reader<'_> {
                 continue;
             }
             if setting.name.starts_with("times") && check.against != Against::Number {
-                let message = "a check is held against one figure, and this is another";
+                let message = "a check compares with one figure, and this is a second one";
                 self.report.add(Code::GivenTwice, setting.span, message);
             }
             let span = setting.arguments.first().map_or(setting.span, |value| value.span);
@@ -77,7 +75,7 @@ impl Reader<'_> {
                 "at-most" | "at-least" => {
                     let number = self.number_of(setting).unwrap_or(1.0);
                     if bound.is_some() {
-                        let message = "a check has one bound, and this is another";
+                        let message = "a check has one bound, and this is a second one";
                         self.report.add(Code::GivenTwice, setting.span, message);
                     }
                     bound = Some(if setting.name == "at-most" { Bound::AtMost(number) } else { Bound::AtLeast(number) });

@@ -46,13 +46,13 @@ impl Reader<'_> {
             known == name && (*other == kind || (shares_braces(kind) && shares_braces(other)))
         });
         if let Some((other, _, first)) = first {
-            let message = format!("there is a {other} `{name}` already");
+            let message = format!("there is already a {other} `{name}`");
             let first = *first;
             self.report.add(Code::SameTwice, node.span, message).related(first, "first here");
             return;
         }
         if shares_braces(kind) && (BUILT_IN.contains(&name) || name == "fill") {
-            let message = format!("`{{{name}}}` has a meaning of its own");
+            let message = format!("`{{{name}}}` is a built-in name");
             self.report.add(Code::TextBad, node.span, message).note("choose another name");
         }
         self.references.known.push((kind, name.to_owned(), node.span));
@@ -120,7 +120,7 @@ impl Reader<'_> {
                 match name.of {
                     None if !allowed.contains(&name.name) => self.missing("name", name.whole, &allowed, *span),
                     Some(_) if !OF_SERVER.contains(&name.name) => {
-                        let message = format!("`{}` is nothing that a server has", name.whole);
+                        let message = format!("`{}` is not a property of a server", name.whole);
                         self.report
                             .add(Code::WordUnknown, *span, message)
                             .note(format!("servers have: {}", OF_SERVER.join(", ")));
@@ -135,7 +135,7 @@ impl Reader<'_> {
 
     fn missing(&mut self, kind: &str, name: &str, there: &[&str], span: Span) {
         let message = match kind {
-            "name" => format!("nothing is called `{name}` here"),
+            "name" => format!("there is no `{name}` here"),
             kind => format!("there is no {kind} `{name}`"),
         };
         let near = nearest(name.trim_matches(['{', '}']), there);
@@ -144,7 +144,7 @@ impl Reader<'_> {
             draft.label(format!("did you mean `{near}`?"));
         }
         if there.is_empty() {
-            draft.note(format!("the suite has no {kind} at all"));
+            draft.note(format!("the suite has no {kind}"));
         } else {
             draft.note(format!("there are: {}", there.join(", ")));
         }
@@ -160,7 +160,7 @@ impl Reader<'_> {
             sum.saturating_add(combinations.saturating_mul(step.servers.len()).saturating_mul(repetitions))
         });
         if runs > RUNS_MAX {
-            let message = format!("the suite has {runs} measurements, and {RUNS_MAX} are allowed");
+            let message = format!("the suite has {runs} measurements, more than the limit of {RUNS_MAX}");
             self.report.add(Code::NumberBounds, Span::default(), message);
         }
     }

@@ -146,7 +146,7 @@ impl Reader<'_> {
                     server.stop_signal = *number;
                 } else {
                     let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-                    let message = format!("no signal is called {name:?} here");
+                    let message = format!("{name:?} is not a supported signal");
                     let note = format!("there are: {}", known.join(", "));
                     self.report.add(Code::WordUnknown, node.span, message).note(note);
                 }

@@ -109,7 +109,7 @@ impl Reader<'_> {
         }
         match &value.scalar {
             Scalar::Text(text) if text.contains('\0') => {
-                self.report.add(Code::TextBad, value.span, "this text holds a NUL character");
+                self.report.add(Code::TextBad, value.span, "this string contains a NUL character");
                 None
             }
             Scalar::Text(text) => Some(text.clone()),
@@ -163,7 +163,7 @@ impl Reader<'_> {
         if !begins || !name.chars().all(is_of_name) || name.len() > NAME_BYTES_MAX {
             let message = format!("{name:?} is not a valid name");
             self.report.add(Code::TextBad, value.span, message).note(format!(
-                "a name begins with a small letter and has small letters, digits, `-` and `_`, at most {NAME_BYTES_MAX}"
+                "a name begins with a lower-case letter and contains only lower-case letters, digits, `-` and `_`, at most {NAME_BYTES_MAX} characters"
             ));
             return None;
         }

@@ -82,7 +82,7 @@ impl Reader<'_> {
                 for (word, span) in self.words_of_spans(node) {
                     let option = word.text.split('=').next().unwrap_or("");
                     if OWN_OPTIONS.contains(&option) {
-                        let message = format!("{option} is not for a suite's steps");
+                        let message = format!("{option} is not allowed in a step of a suite");
                         self.report.add(Code::WordUnknown, span, message);
                     }
                     texts.push((word.text.clone(), span));
@@ -113,7 +113,8 @@ impl Reader<'_> {
                 let view = self.text_of(node);
                 if !VIEWS.contains(&view.as_str()) {
                     let near = nearest(&view, VIEWS);
-                    let draft = self.report.add(Code::WordUnknown, node.span, format!("no view is called {view:?}"));
+                    let draft =
+                        self.report.add(Code::WordUnknown, node.span, format!("there is no view called {view:?}"));
                     if let Some(near) = near {
                         draft.label(format!("did you mean `{near}`?"));
                     }
@@ -251,7 +252,7 @@ impl Reader<'_> {
         if BUILT_IN.contains(&name.as_str())
             || ["variable", "fixture"].iter().any(|kind| self.references_has(kind, &name))
         {
-            let message = format!("`{{{name}}}` has a meaning already");
+            let message = format!("`{{{name}}}` already has a meaning");
             self.report.add(Code::SameTwice, node.span, message).note("choose another name");
         }
         let one = Placed { text: "1".to_owned(), place: self.texts.place(node.span) };
@@ -305,7 +306,7 @@ impl Reader<'_> {
             return;
         }
         let near = nearest(name, Measure::NAMES);
-        let draft = self.report.add(Code::WordUnknown, span, format!("no measure is called {name:?}"));
+        let draft = self.report.add(Code::WordUnknown, span, format!("there is no measure called {name:?}"));
         if let Some(near) = near {
             draft.label(format!("did you mean `{near}`?"));
         }

@@ -79,25 +79,25 @@ fn all_mistakes_are_told_at_once_with_their_places() {
         [
             "2:5 unknown setting `repetition`",
             "3:5 0 seconds are out of bounds",
-            "4:5 `{port}` has a meaning of its own",
+            "4:5 `{port}` is a built-in name",
             "5:20 the value 2 is repeated",
             "6:25 `size` has no value 3",
             "6:33 there is no variable `sise`",
-            "7:37 nothing is called `{prot}` here",
+            "7:37 there is no `{prot}` here",
             "7:55 there is no server `b`",
             "7:73 there is no server `c`",
             "7:78 \"10.0.0.1\" is not an address of 127.0.0.0/8",
             "8:5 the server `a` has no `program`",
-            "8:5 there is a server `a` already",
+            "8:5 there is already a server `a`",
             "9:28 there is no server `b`",
-            "9:39 --json is not for a suite's steps",
-            "9:52 nothing is called `{nope}` here",
+            "9:39 --json is not allowed in a step of a suite",
+            "9:52 there is no `{nope}` here",
             "9:67 a path begins with `/`",
-            "9:72 no view is called \"httpref\"",
+            "9:72 there is no view called \"httpref\"",
             "9:96 there is no testbed `wire`",
             "10:22 there is no step `t`",
-            "10:35 no measure is called \"hits\"",
-            "10:62 a check has one bound, and this is another",
+            "10:35 there is no measure called \"hits\"",
+            "10:62 a check has one bound, and this is a second one",
             "10:80 there is no server `z`",
         ]
     );
@@ -122,15 +122,15 @@ fn a_check_names_what_its_step_has() {
     assert_eq!(
         mistakes(text),
         [
-            "6:42 `{port}` has a meaning already",
+            "6:42 `{port}` already has a meaning",
             "6:61 no step `s` comes before this one",
             "7:48 the step `s` has no server `b`",
             "7:75 the step `s` has no variable `m`",
             "8:59 the step `s` has no variable `m`",
             "8:83 the step `s` has no server `b`",
-            "8:88 a check is held against one figure, and this is another",
+            "8:88 a check compares with one figure, and this is a second one",
             "9:66 bytes-per-s is not known where the client is the limit",
-            "10:66 memory is judged by the same multiple turned over, and this check has none: give `times`",
+            "10:66 memory is judged by the inverted multiple, and this check has none: give `times`",
             "11:66 of requests-per-cpu-s more is better, as of requests-per-s: the bound cannot be turned over",
         ]
     );
@@ -166,7 +166,7 @@ fn every_kind_of_block_says_what_it_lacks() {
         ),
         ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of bounds"),
         ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is not a version"),
-        ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "no signal is called \"BANG\" here"),
+        ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "\"BANG\" is not a supported signal"),
         (
             "suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }",
             "\"/etc/passwd\" is not a file name below the folder",
@@ -191,7 +191,7 @@ fn a_suite_that_would_never_end_is_refused() {
         "suite \"x\" {{ repetitions 10; let \"a\"{values}; let \"b\"{values}; server \"s\" {{ program \"s\" }}
         step \"t\" {{ servers \"s\"; path \"/\"; bench \"{{a}}\" \"{{b}}\" }} }}"
     );
-    assert!(mistakes(&text)[0].contains("the suite has 1600000 measurements, and 100000 are allowed"));
+    assert!(mistakes(&text)[0].contains("the suite has 1600000 measurements, more than the limit of 100000"));
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn mistakes_about_clients_and_expectations() {
     let step = |setting: &str| of(&format!("step \"s\" {{ servers \"a\"; {setting} }}"));
     assert_eq!(step("client \"httperf\""), ["2:32 \"httperf\" is not a supported client"]);
     assert_eq!(step("client"), ["2:25 `client` needs a program and its arguments"]);
-    assert_eq!(step("client \"wrk\" \"{size}\""), ["2:38 nothing is called `{size}` here"]);
+    assert_eq!(step("client \"wrk\" \"{size}\""), ["2:38 there is no `{size}` here"]);
     assert_eq!(step("reaches \"a\" \"some\""), ["2:25 `reaches` takes a server, and `none` or `all`"]);
     assert_eq!(step("compare \"b\""), ["2:33 there is no server `b`"]);
     assert_eq!(step("expect { fild \"x\" }"), ["2:34 unknown setting `fild`"]);

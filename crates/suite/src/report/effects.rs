@@ -106,7 +106,7 @@ pub(super) fn section(step: &StepEntry, measures: &[&str]) -> Markup {
             @if !of_measure.is_empty() { figure {
                 h3 { (heading(measure)) ", as a multiple" }
                 (PreEscaped(forest(&of_measure)))
-                figcaption { (explained(measure)) " The line is at 1, which is the same; a bar that reaches it shows no difference." }
+                figcaption { (explained(measure)) " The line at 1 means equality; a bar that reaches it shows no difference." }
             } }
         } }
         details { summary { "In words" } ul { @for effect in &effects { li { (effect.sentence()) } } } }

@@ -36,16 +36,16 @@ pub(super) fn spread(figure: &Figure) -> Option<String> {
 pub(super) fn heading(measure: &str) -> String {
     match measure {
         "requests-per-s" => "responses per second".to_owned(),
-        "bytes-per-s" => "bytes a second".to_owned(),
-        "connections-per-s" => "connections a second".to_owned(),
-        "sustained-per-s" => "right and within the timeout, a second, under load".to_owned(),
-        "goodput-per-s" => "right and in time, a second".to_owned(),
+        "bytes-per-s" => "bytes per second".to_owned(),
+        "connections-per-s" => "connections per second".to_owned(),
+        "sustained-per-s" => "correct responses within the timeout per second, under load".to_owned(),
+        "goodput-per-s" => "correct responses in time per second".to_owned(),
         "server-cpu-per-request" => "server CPU per response".to_owned(),
-        "server-cpu-per-mib" => "server CPU a MiB".to_owned(),
+        "server-cpu-per-mib" => "server CPU per MiB".to_owned(),
         "requests-per-cpu-s" => "responses per server CPU second".to_owned(),
         "requests-per-all-cpu-s" => "responses per CPU second of all servers".to_owned(),
         "all-cpu-per-request" => "CPU of all servers per response".to_owned(),
-        "offered-per-s" => "offered a second".to_owned(),
+        "offered-per-s" => "offered per second".to_owned(),
         other => other.replace('-', " "),
     }
 }

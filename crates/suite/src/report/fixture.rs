@@ -120,7 +120,7 @@ pub(super) fn report() -> SuiteReport {
             },
             ServerEntry {
                 name: "h2o".to_owned(),
-                absent: Some(why("h2o is not installed; the Debian package h2o brings it")),
+                absent: Some(why("h2o is not installed; the Debian package h2o provides it")),
                 ..ServerEntry::default()
             },
         ],

@@ -52,7 +52,7 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
     html! { @if !today.is_empty() { section {
         h2 { "What it comes to" }
         div.wide { table {
-            thead { tr { @for head in ["server", "a second", "for each core", "for each core and MHz", "for each GiB of memory", "for each dollar", "for each watt"] { th scope="col" { (head) } } } }
+            thead { tr { @for head in ["server", "a second", "for each core", "per core and MHz", "per GiB of memory", "for each dollar", "for each watt"] { th scope="col" { (head) } } } }
             tbody { @for Today { server, per_s } in today { tr {
                 th scope="row" { (server) }
                 td { (show::figure(*per_s)) }
@@ -64,7 +64,7 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
             } } }
             caption {
                 "The best of step " (table.step) " by " (heading(table.measure)) ", with " (show::plural(cores as u64, "core", "cores")) " for the server"
-                @if let Some(mhz) = report.machine.cpu_mhz { " at " (show::count(mhz)) " MHz, as the kernel tells it" }
+                @if let Some(mhz) = report.machine.cpu_mhz { " at " (show::count(mhz)) " MHz, as reported by the kernel" }
                 ", in a machine with " (show::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts are what the user gives; no program can find them out."
             }
         } }
@@ -101,7 +101,7 @@ fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mar
     rows.sort_by(|one, other| other.0.total_cmp(&one.0));
     html! { section {
         h2 { "Its place among " (table.table.rows.len()) " published results" }
-        p.note { strong { "Other hardware." } " Those of the table were measured by its authors on the machines it names; today's rows were measured here, over loopback or a virtual link, by a workload like theirs. So this is no ranking, but a picture of three decades." }
+        p.note { strong { "Other hardware." } " Those of the table were measured by its authors on the machines it names; today's rows were measured here, over loopback or a virtual link, by a workload like theirs. So this is not a ranking, but a picture of three decades." }
         (provenance(table.table))
         div.wide { table {
             thead { tr {

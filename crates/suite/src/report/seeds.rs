@@ -106,7 +106,7 @@ pub(super) fn section(report: &SuiteReport) -> Markup {
     let plain = report.seeds.iter().filter(|table| ranked_of(table).is_none());
     html! { @for table in plain { section {
         h2 { "The first experiment: " (when(table)) }
-        p.note { strong { "Other hardware." } " These figures were not measured here and are no one's score against today's." }
+        p.note { strong { "Other hardware." } " These figures were not measured here and cannot be compared with today's." }
         (provenance(table))
         div.wide { table {
             thead { tr { @for column in &table.columns { th scope="col" { (column.replace('_', " ")) } } } }

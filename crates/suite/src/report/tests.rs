@@ -25,7 +25,7 @@ fn a_suite_is_told_whole() {
             "<!DOCTYPE html>",
             "default-src 'none'",
             "1 of 3 checks met, 1 missed, 0 not shown, 1 not judged. 1 thing went wrong on the way.",
-            "Left out: h2o: h2o is not installed; the Debian package h2o brings it",
+            "Left out: h2o: h2o is not installed; the Debian package h2o provides it",
             "Left out: testbed wire",
             // What is missed is said as what is met is, and first.
             "flatout has 50.0 µs, nginx has 83.3 µs",
@@ -113,7 +113,7 @@ fn a_terminal_has_the_same_in_short() {
             "ours is ahead: missed",
             "  flatout has 83.3 µs, nginx has 50.0 µs",
             "72 measurements",
-            "h2o was left out: h2o is not installed; the Debian package h2o brings it",
+            "h2o was left out: h2o is not installed; the Debian package h2o provides it",
             "network namespaces need root",
             "1 of 3 checks met",
         ],
@@ -128,5 +128,5 @@ fn the_headline_counts_what_came_of_the_checks() {
     report.checks.retain(|check| check.verdict == Verdict::Met);
     assert_eq!(headline(&report), "1 of 1 check met, 0 missed, 0 not shown, 0 not judged.");
     report.quick = true;
-    assert!(headline(&report).ends_with("are nothing to quote."));
+    assert!(headline(&report).ends_with("do not quote them."));
 }

@@ -331,7 +331,7 @@ impl Engine<'_> {
             let found = self.report.step(&take.step).and_then(|entry| entry.cell(of, values));
             let figure = found.and_then(|cell| cell.figure(&take.measure)).ok_or_else(|| {
                 let text = format!(
-                    "{{{}}} is made of {} of {of} in step {}, which has none",
+                    "{{{}}} is computed from {} of {of} in step {}, which has none",
                     take.name, take.measure, take.step
                 );
                 Reason::TakenMissing.why(text)

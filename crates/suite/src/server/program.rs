@@ -39,7 +39,7 @@ pub struct LocatedProgram {
 pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<LocatedProgram, Why> {
     let name = program.name.text.as_str();
     let from_package = |package: &Option<String>| {
-        package.as_ref().map_or_else(String::new, |package| format!("; the Debian package {package} brings it"))
+        package.as_ref().map_or_else(String::new, |package| format!("; the Debian package {package} provides it"))
     };
     if name == "flatout" {
         return Ok(LocatedProgram { path: own.to_owned(), version: Some(format!("flatout {own_version}")) });
@@ -158,7 +158,7 @@ mod tests {
     fn a_missing_program_is_named_with_its_package() {
         let why = find(&program("no-such-program-here"), Path::new("/x"), "1").unwrap_err();
         assert_eq!(why.name, "program-missing");
-        assert_eq!(why.text, "no-such-program-here is not installed; the Debian package some-package brings it");
+        assert_eq!(why.text, "no-such-program-here is not installed; the Debian package some-package provides it");
         assert!(look_up("/no/such").is_none() && look_up("/tmp").is_none());
     }
 

@@ -390,7 +390,7 @@ fn error_pages_are_files() {
     fs::remove_file(folder.path().join("pages/any.txt")).unwrap();
     tester.now.monotonic_ms += 2_000;
     let plain = tester.get("/none", &[]);
-    assert!(plain.status == 404 && plain.body.contains("Nothing here"), "{plain:?}");
+    assert!(plain.status == 404 && plain.body.contains("nothing at this address"), "{plain:?}");
 }
 
 #[test]

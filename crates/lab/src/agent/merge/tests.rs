@@ -77,7 +77,7 @@ fn what_does_not_belong_together_is_not_made_one() {
     lost.lost = Some((AgentLoss::Failed, "no such file".to_owned()));
     assert_eq!(
         merge(&[lost]).unwrap_err().to_string(),
-        "no agent delivered a result: lab0: it could not generate its load no such file"
+        "no agent returned a result: lab0: it could not generate its load no such file"
     );
     assert!(merge(&[]).is_err());
 }

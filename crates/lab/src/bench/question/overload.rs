@@ -79,14 +79,11 @@ pub fn overload(
     let sentence = [
         found.as_ref().map(Overload::sentence),
         recovered.map(|recovery| match recovery {
-            Recovery::After(0) => {
-                "it was itself again as soon as the load was taken back to half of the peak".to_owned()
+            Recovery::After(0) => "it recovered as soon as the load was reduced to half of the peak".to_owned(),
+            Recovery::After(ns) => {
+                format!("it recovered {:.0} s after the load was reduced to half of the peak", ns as f64 / 1e9)
             }
-            Recovery::After(ns) => format!(
-                "it was itself again {:.0} s after the load was taken back to half of the peak",
-                ns as f64 / 1e9
-            ),
-            Recovery::NotWithin(ns) => format!("it was not itself again within {:.0} s", ns as f64 / 1e9),
+            Recovery::NotWithin(ns) => format!("it did not recover within {:.0} s", ns as f64 / 1e9),
         }),
     ];
     let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join("; ");

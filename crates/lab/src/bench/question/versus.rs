@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(compared(&[]), (all.to_owned(), Vec::new()));
         let (names, left_out) = compared(&[InvalidReason::ClientSaturated]);
         assert_eq!((names.as_str(), left_out.len()), ("CPU per request", 3));
-        assert_eq!(left_out[0], "rate: not compared, as it does not hold for B (client-saturated)");
+        assert_eq!(left_out[0], "rate: not compared, because it does not hold for B (client-saturated)");
         let (names, left_out) = compared(&[InvalidReason::CountsDiffer]);
         assert_eq!((names.as_str(), left_out.len()), ("", 4));
     }

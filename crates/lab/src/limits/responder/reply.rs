@@ -60,7 +60,7 @@ impl ReplyError {
                 io::Error::new(io::ErrorKind::InvalidInput, text)
             }
             Self::Empty(path) => {
-                let text = format!("{} is empty or no regular file", path.display());
+                let text = format!("{} is empty or not a regular file", path.display());
                 io::Error::new(io::ErrorKind::InvalidInput, text)
             }
             Self::Io(error) => error,

@@ -101,6 +101,6 @@ fn large_bodies_arrive_whole_however_they_are_sent() {
 fn what_cannot_be_assembled_says_why() {
     let refuse = |reply: ResponderReply| reply.assemble(false).unwrap_err().into_io().to_string();
     assert!(refuse(ResponderReply::Memory { body_bytes: u64::MAX }).contains("in memory"));
-    assert!(refuse(ResponderReply::File("/proc/self/status".into())).contains("empty or no regular file"));
+    assert!(refuse(ResponderReply::File("/proc/self/status".into())).contains("empty or not a regular file"));
     assert!(refuse(ResponderReply::File("/nonexistent".into())).contains("No such file"));
 }

@@ -106,7 +106,7 @@ fn a_replay_gives_its_own_times() {
 fn what_means_nothing_is_refused_with_its_reason() {
     for (text, rate, reason) in [
         ("fixed", None, "need a rate"),
-        ("sometimes", Some(1.0), "no arrivals"),
+        ("sometimes", Some(1.0), "not a kind of arrivals"),
         ("uniform:2", Some(1.0), "0 to 1"),
         ("uniform:x", Some(1.0), "0 to 1"),
         ("fixed", Some(0.0), "never sends"),
@@ -117,8 +117,8 @@ fn what_means_nothing_is_refused_with_its_reason() {
         ("steps:100@0s", None, "duration of 0"),
         ("steps:100@10", None, "unit"),
         ("steps:x@10s", None, "number"),
-        ("steps:1@1s", Some(3.0), "no other rate"),
-        ("often:steps:1@1s", None, "no arrivals"),
+        ("steps:1@1s", Some(3.0), "its own rates"),
+        ("often:steps:1@1s", None, "not a kind of arrivals"),
     ] {
         let error = Arrivals::parse(text, rate).unwrap_err().to_string();
         assert!(error.contains(reason), "{text}: {error}");

@@ -55,7 +55,7 @@ fn the_head() {
     }
     let many = "a&".repeat(2000);
     let answered = site.run(&Ask { query: Some(&many), ..Ask::default() }, "__r(request.query.a)");
-    assert!(answered.error.unwrap().contains("1024"));
+    assert!(answered.error.unwrap().contains("1,024"));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn large_files_are_read_whole_or_not_at_all() {
     for name in ["read", "buffer"] {
         let failed = post(&site, PARTS, &forty, &format!("\nrequest.files()[1]:{name}()")).error.unwrap();
         let expected = format!(
-            "test.luau:2: 40000000 bytes of the file are more than memory-limit leaves to the page: read it in pieces \
+            "test.luau:2: 40000000 bytes of the file are more than the page's memory-limit allows: read it in pieces \
              with file:{name}(offset, count)"
         );
         assert_eq!(failed, expected);

@@ -81,9 +81,9 @@ fn statements() {
         ("db.query('SELECT nonsense FROM t')", "SQL"),
         ("db.query('SELECT ?')", "parameters"),
         ("db.exec('INSERT INTO t (name) VALUES (?)', 'ann')", "unique"),
-        ("db.query('SELECT ?', {1})", "one by one"),
+        ("db.query('SELECT ?', {1})", "separate arguments"),
         ("db.query('SELECT ?', '\\255')", "buffer"),
-        ("db.query('PRAGMA journal_mode')", "may not"),
+        ("db.query('PRAGMA journal_mode')", "must not"),
     ] {
         let error = site.error(code);
         assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
@@ -111,7 +111,7 @@ fn transactions() {
     assert!(failed.error.unwrap().contains("no more"));
     assert_eq!(site.value("db.value('SELECT n FROM a')"), "15");
     let nested = run("db.transaction(function() db.transaction(function() end) end)");
-    assert!(nested.error.unwrap().contains("within a transaction"));
+    assert!(nested.error.unwrap().contains("cannot be nested"));
     // A page that ends within a transaction ends there, and the transaction is rolled back, which the log says.
     for ending in ["response.redirect('/', 302)", "response.json({}, 302)", "response.status = 302 exit()"] {
         for code in [ending.to_owned(), format!("pcall(function() {ending} end)")] {

@@ -91,7 +91,7 @@ fn hashes_and_random_numbers() {
         assert_eq!(site.value(code), expected, "{code}");
     }
     for count in ["0", "4097", "1.5", "0/0", "-1"] {
-        assert!(site.error(&format!("random.bytes({count})")).contains("1 to 4096"));
+        assert!(site.error(&format!("random.bytes({count})")).contains("1 to 4,096"));
     }
 }
 

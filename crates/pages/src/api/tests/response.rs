@@ -17,7 +17,7 @@ fn status_and_headers() {
         ("response.status = 99", "not a status"),
         ("response.status = 200.5", "not a status"),
         ("response.status = 'x'", "to a number"),
-        ("response.stats = 200", "status alone"),
+        ("response.stats = 200", "only field"),
         ("response.header('A\\r\\nB', 'c')", "name"),
         ("response.header('A', 'b\\r\\nSet-Cookie: x=y')", "line ends"),
         ("response.header('Content-Length', '5')", "framing"),
@@ -39,7 +39,7 @@ fn a_redirect_ends_the_page() {
     assert_eq!((answered.status, answered.field("Location"), &*answered.text), (303, Some("/a?b=c%20d"), ""));
     assert_eq!(site.run(&Ask::default(), "response.redirect('/', 308)").status, 308);
     for (code, part) in [
-        ("response.redirect('/a\\r\\nX: y')", "line ends"),
+        ("response.redirect('/a\\r\\nX: y')", "line breaks"),
         ("response.redirect('/a b')", "url.encode"),
         ("response.redirect('')", "url.encode"),
         ("response.redirect('/', 200)", "301"),
@@ -210,9 +210,9 @@ fn who_may_keep_it() {
         ("cache('60s') flush() local x = request.client", "before"),
         ("cache('60s') flush() for _ in request.headers do end", "before"),
         ("cache('60s') local x = json.encode(request.headers)", "in a loop"),
-        ("cache('60x')", "a time is"),
-        ("cache(-1)", "a time is"),
-        ("cache()", "a time is"),
+        ("cache('60x')", "a duration must be"),
+        ("cache(-1)", "a duration must be"),
+        ("cache()", "a duration must be"),
         ("cache('60s', {tag = 'a'})", "options of cache"),
         ("cache('60s', {tags = {'a b'}})", "tags"),
         ("cache('60s', {tags = {'a\\r\\nX: y'}})", "tags"),

@@ -76,7 +76,7 @@ fn what_cannot_be_kept() {
     for (code, part) in [
         ("session.a = string.rep('x', 4000)", "keep the rest in the database"),
         ("session.a = print", "JSON"),
-        ("session[1] = 2", "are strings"),
+        ("session[1] = 2", "must be strings"),
         ("session.clear = 2", "readonly"),
     ] {
         let error = site.error(code);
