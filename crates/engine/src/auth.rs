@@ -85,7 +85,7 @@ impl Auth {
         for (name, text) in users {
             match check_hash(text) {
                 _ if name.contains(':') => {
-                    faults.push(format!("the name `{name}` contains a colon, which would end it"))
+                    faults.push(format!("the name `{name}` contains a colon, which would end it"));
                 }
                 Ok(scheme) => {
                     if names.insert(name.clone().into_bytes(), hashes.len()).is_some() {
