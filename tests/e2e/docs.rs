@@ -65,8 +65,8 @@ fn reasons() -> String {
         writeln!(text, "| `{}` | {} |", change.name(), change.text()).unwrap();
     }
     text.push_str("\n## Volume events\n\n");
-    text.push_str("Each event is reported on standard error; for single entries, the first ten and then every tenfold count. All events are\n");
-    text.push_str("counted by `flatout_store_volume_events_total`.\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("Each event is reported on standard error. An event of a single entry is reported ten times, and from then on at each\n");
+    text.push_str("power of ten (100, 1,000, …). `flatout_store_volume_events_total` counts all events.\n\n| name | meaning |\n|---|---|\n");
     for event in VolumeEvent::ALL {
         writeln!(text, "| `{}` | {} |", event.name(), event.text()).unwrap();
     }
