@@ -1,4 +1,4 @@
-//! `flatout workload`: files to serve, lists made of logs, and what is wrong with a list or a log.
+//! `flatout workload`: files to serve, lists made from logs, and errors in a list or a log.
 
 use clap::{Args, Subcommand, ValueEnum};
 use flatout_lab::view::live::LiveLine;

@@ -1,4 +1,4 @@
-//! The exact JSON twin: a document to JSON and back, with nothing lost but comments and spacing.
+//! The equivalent in JSON: converts a document to JSON and back, and loses only comments and spacing.
 //!
 //! A document is an array of settings; each is an object with `name` and, when it has them, `args` (an array), `props`
 //! (an object) and `children` (an array of settings). A value is a string, a number, true, false or null, or, from the

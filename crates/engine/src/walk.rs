@@ -168,7 +168,7 @@ fn trace_not_allowed(allow: &str) -> Refusal {
 }
 
 /// The redirect of a listener that only leads to https; `None` for requests that continue. Unknown hosts are not
-/// redirected. ACME tokens continue to a site of this listener, if it has one, as that is where the ACME client
+/// redirected. Requests for ACME tokens go to a site of this listener, if it has one, as that is where the ACME client
 /// stored them.
 fn redirect_https(
     live: &Live,

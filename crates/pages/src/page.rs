@@ -28,7 +28,7 @@ const READS_MAX: u32 = 3;
 /// file systems are up to 10 ms coarse.
 const SETTLED_NS: i128 = 100_000_000;
 
-/// Size from which static text is sent by sendfile, as files are, in bytes.
+/// Minimum size in bytes of static text that is sent with sendfile, like files.
 pub(crate) const PLACED_BYTES_MIN: usize = 64 * 1024;
 
 /// A page that can run.

@@ -208,7 +208,7 @@ impl Bundle {
         Some((report, cost.unwrap_or_default()))
     }
 
-    /// Keeps a measurement: what it took first, so that a result is never without it.
+    /// Stores a measurement: its costs first, so that no result exists without them.
     ///
     /// # Errors
     /// What could not be written.

@@ -58,7 +58,7 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
-    // A lone slash is how people copy addresses; it names no path.
+    // People copy addresses with a trailing slash, which does not count as a path.
     if !behind.is_empty() && behind != "/" {
         let what = if behind.starts_with('/') { "a path" } else { "more than a host" };
         return Err(OriginFault::new(format!("`{text}` has {what} after the host"))

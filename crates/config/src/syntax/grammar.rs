@@ -271,7 +271,7 @@ impl Parser<'_> {
                 return self.attach(open);
             };
             match token.kind {
-                // What is taken out may stand on the next line.
+                // The removed code may be on the next line.
                 TokenKind::Newline | TokenKind::LineComment if slashdash.is_some() => {}
                 TokenKind::Newline | TokenKind::Semicolon | TokenKind::LineComment => {
                     self.dangling(slashdash);

@@ -6,15 +6,15 @@
 //!
 //! The fit minimises the squares of ln X - ln X(N), as rates vary by percents and not by a number of requests, by
 //! Gauss-Newton steps from the linear fit of N/X. Confidence intervals come from the curvature at the minimum and
-//! Student's distribution with n-3 degrees of freedom; the peak's by the delta method on a logarithm. They are as good as
-//! the law: where residuals have a pattern, it is not the law of this server.
+//! Student's distribution with n-3 degrees of freedom; the peak's by the delta method on a logarithm. They are only as
+//! good as the model: if the residuals have a pattern, the model does not fit this server.
 
 use super::Interval;
 use super::quantile::student_quantile;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Minimum number of different N for a fit.
+/// Minimum number of distinct values of N for a fit.
 pub const POINTS_MIN: usize = 6;
 
 /// Maximum Gauss-Newton steps; about five suffice from the linear fit.
@@ -45,7 +45,7 @@ pub struct Usl {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UslRefusal {
-    /// Number of different N, which is below [`POINTS_MIN`].
+    /// Number of distinct values of N, which is below [`POINTS_MIN`].
     TooFewPoints(usize),
     /// A rate or an N is 0, negative or not a number.
     NotARate,

@@ -43,7 +43,7 @@ impl Exchange {
 }
 
 impl ExchangeRecord {
-    /// Stages the line of this request with `response`.
+    /// Stages the log line of this request with `response`.
     pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, response: &Response) {
         worker.stage_described(self.description.as_ref(), || self.exchange.logged(response));
     }

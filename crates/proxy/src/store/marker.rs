@@ -11,7 +11,7 @@ const MARKERS_MAX: usize = 65_536;
 /// Separately locked shards.
 const SHARDS: usize = 16;
 
-/// An existing marker that expires at most this much earlier than a new one stays, in milliseconds.
+/// In milliseconds: an existing marker is kept if it expires at most this much earlier than a new one would.
 const NEW_MS: u64 = 100;
 
 #[derive(Debug, Default)]

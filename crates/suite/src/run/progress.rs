@@ -53,7 +53,8 @@ impl Clock {
         self.begun = Instant::now();
     }
 
-    /// A measurement that should have taken so long is over; `was_made` unless it was there or left out.
+    /// Called when a measurement of this expected duration is over; `was_made` is false if its result already existed
+    /// or it was skipped.
     pub fn end(&mut self, expected_s: f64, was_made: bool) {
         self.done += 1;
         self.expected_left_s = (self.expected_left_s - expected_s).max(0.0);
