@@ -193,7 +193,7 @@ fn a_root_outside_the_sandbox_needs_a_new_process() {
     let elsewhere = Folder::with(&[("index.html", b"elsewhere")]);
     let inside = format!("    listen \"127.0.0.1:0\"\n    files \"{}\"", elsewhere.path().display());
     configure(&site.folder, "landlock #true", &inside);
-    assert_refused(&site, &site.order(&["reload"]), "lies outside the folders that the workers were confined to");
+    assert_refused(&site, &site.order(&["reload"]), "is outside the folders to which the workers were confined");
     let output = site.order(&["upgrade"]);
     assert!(output.status.success(), "{}", said(&output));
     wait_until("the new process alone answers", || get(site.address(), "/").body == b"elsewhere");

@@ -275,7 +275,7 @@ fn more_open_files_than_the_kernel_allows_is_explained() {
         .unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.starts_with("error: may not have 1073741824 files open: the hard limit is "), "{text}");
+    assert!(text.starts_with("error: cannot have 1073741824 files open: the hard limit is "), "{text}");
     assert!(text.contains("\n  try: LimitNOFILE=1073741824 in the systemd unit"), "{text}");
 }
 

@@ -79,7 +79,7 @@ fn a_folder_of_somebody_elses_is_left_alone() {
     for arguments in [&[][..], &["--fresh"]] {
         let ran = given.run(arguments);
         assert_eq!(
-            (ran.code, ran.stderr.contains("is not empty, and no result of a suite")),
+            (ran.code, ran.stderr.contains("is not empty and not the result of a suite")),
             (1, true),
             "{}",
             ran.stderr
