@@ -107,7 +107,7 @@ fn malformed_lines_are_named_by_their_numbers() {
         ("list", &[][..], &["line 2: the weight", "line 4: there is no URL", "line 5: a digest"][..]),
         ("urls", &["--as", "urls"], &["line 2: there is more"]),
         ("log", &[], &["line 2: the line has an unknown format", "line 3: the time"]),
-        ("empty", &[], &["nothing in it"]),
+        ("empty", &[], &["contains no requests"]),
     ] {
         let file = at(name);
         let checked = workload(&[&["check", path_of(&file)], more].concat());
@@ -144,7 +144,7 @@ fn a_full_disk_is_told_and_what_is_whole_stays() {
     let made = workload(&["make", "webstone-standard", path_of(&files)]);
     assert_eq!(made.status.code(), Some(1), "{}", stderr(&made));
     let told = stderr(&made);
-    assert!(told.contains("file5m.html: No space left") && told.contains("4 of 5 files are written"), "{told}");
+    assert!(told.contains("file5m.html: No space left") && told.contains("4 of 5 files were written"), "{told}");
     assert_eq!(fs::metadata(files.join("file500k.html")).unwrap().len(), 512_500);
     assert!(fs::symlink_metadata(&large).is_err(), "a part of a file looks like a file");
     // A list that cannot be written is told too.

@@ -96,9 +96,9 @@ fn what_is_missing_or_too_old_is_named_with_its_package_and_the_rest_goes_on() {
     let ran = given.run(&["--json", "-"]);
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
     for words in [
-        "no-such-server is not installed; the Debian package such-package brings it",
-        "99.1 or later is required; the Debian package nginx-light brings it",
-        "/no/such/module.so is not installed; the Debian package such-module brings it",
+        "no-such-server is not installed; the Debian package such-package provides it",
+        "99.1 or later is required; the Debian package nginx-light provides it",
+        "/no/such/module.so is not installed; the Debian package such-module provides it",
         "behind needs gone, which was left out",
     ] {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
