@@ -5,13 +5,13 @@
 
 use crate::bench::parse_duration;
 use clap::{Args, Subcommand};
+use flatout_client::watch_interrupts;
 use flatout_lab::agent::controller::Controller;
 use flatout_lab::agent::member::{AgentWork, Brought, serve};
 use flatout_lab::agent::{merge, trust};
 use flatout_lab::cores::cores_allowed;
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
-use flatout_net::client::watch_interrupts;
 use flatout_report::{command, output};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn init(folder: &Path) -> Result<(), String> {
 }
 
 fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> {
-    let host = || flatout_net::procfs::sysctl("kernel.hostname").unwrap_or_default();
+    let host = || flatout_os::procfs::sysctl("kernel.hostname").unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(host);
     let mut share = BenchShare::new()?;
     serve(controller, args.wait, trust, &name, cores_allowed().len() as u32, &mut share)

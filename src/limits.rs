@@ -2,12 +2,12 @@
 
 use crate::bench::parse_duration;
 use clap::Args;
+use flatout_client::watch_interrupts;
 use flatout_lab::cores::Placement;
 use flatout_lab::limits::responder::{MEMORY_BYTES_MAX, Responder, ResponderPlan, ResponderReply};
 use flatout_lab::limits::{LimitsPlan, PROBE_MIN, run as run_limits};
 use flatout_lab::view::live::LiveLine;
 use flatout_lab::view::{human, json};
-use flatout_net::client::watch_interrupts;
 use flatout_report::output::{self, Output};
 use flatout_report::style::Style;
 use std::io;

@@ -5,7 +5,7 @@ use crate::flags::{ServerArgs, parse_duration_ms};
 use clap::Args;
 use flatout_config::model::{Admin, Config, Files, Handler, PageSettings, Pages, Php, PhpAddress, StepKind};
 use flatout_daemon::Failure;
-use flatout_net::root::check_kernel;
+use flatout_os::root::check_kernel;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 

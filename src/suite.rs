@@ -3,9 +3,9 @@
 use crate::bench;
 use crate::config::Color;
 use clap::{Args, Subcommand};
+use flatout_client::{watch_endings, watch_interrupts};
 use flatout_config::{Diagnostics, Disk};
 use flatout_lab::view::live::LiveLine;
-use flatout_net::client::{watch_endings, watch_interrupts};
 use flatout_report::output::{self, Output, print};
 use flatout_report::style::{Style, shown};
 use flatout_suite::arguments::command_lines;

@@ -1,13 +1,13 @@
 //! What the proxy reads of others: pages with ESI, references in them, links.
 
 use flatout_config::model::{Origin, Proxy};
+use flatout_handler::Request;
+use flatout_handler::content::Offers;
 use flatout_http::feed::assert_three_ways;
 use flatout_http::head::{FieldStorage, parse_fields};
 use flatout_http::limits::Limits;
 use flatout_http::request::parse_request_head;
 use flatout_http::target::{Target, parse_target};
-use flatout_net::content::Offers;
-use flatout_net::handler::Request;
 use flatout_proxy::esi::token::read_token;
 use flatout_proxy::esi::{Base, EsiLimits, Segment, parse, resolve};
 use flatout_proxy::forward::{Passage, Strip, write_request_lines};

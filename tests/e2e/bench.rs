@@ -1,7 +1,7 @@
 //! Our own client against our own server, to the last request; and what it says when things go wrong.
 
 use super::harness::{Folder, Server, flatout, wait_until};
-use flatout_net::socket::new_socket;
+use flatout_os::socket::new_socket;
 use rustix::net::{bind, getsockname};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -3,10 +3,9 @@
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, MemorySource, format, load};
 use flatout_data::DataReason;
+use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
 use flatout_load::judge::InvalidReason;
-use flatout_net::ending::CloseReason;
-use flatout_net::origin::OriginFailure;
 use flatout_net::tls::TlsFailure;
 use flatout_pages::PageOutcome;
 use flatout_pages::api::refusal::PageRefusal;
@@ -16,6 +15,7 @@ use flatout_proxy::group::Change;
 use flatout_proxy::outcome::ForwardOutcome;
 use flatout_proxy::store::notice::VolumeEvent;
 use flatout_serve::outcome::FileOutcome;
+use flatout_upstream::origin::OriginFailure;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn reasons() -> String {
     let failures = FailureKind::ALL.iter().map(|&kind| kind.into());
     let refusals = PageRefusal::ALL.iter().map(|&refusal| refusal.into());
     for refusal in own.chain(failures).chain(refusals) {
-        let flatout_net::routed::Refusal { status, outcome, .. } = refusal;
+        let flatout_handler::routed::Refusal { status, outcome, .. } = refusal;
         writeln!(text, "| `{}` | {status} | {} |", outcome.name(), outcome.text()).unwrap();
     }
     text.push_str("\n## Database errors\n\n");
@@ -127,11 +127,11 @@ type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
 fn lab_tables() -> [Table; 4] {
     use flatout_lab::agent::coordinator::AgentLoss;
     use flatout_load::judge::failing::Finding;
-    use flatout_net::client::TlsFailure;
+    use flatout_net::tls::ClientTlsFailure;
     [
         ("Failures and notes of a run", Finding::NAMES, Finding::TEXTS),
         ("Failed requests", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
-        ("TLS failures of the client", TlsFailure::NAMES, TlsFailure::TEXTS),
+        ("TLS failures of the client", ClientTlsFailure::NAMES, ClientTlsFailure::TEXTS),
         ("Lost and rejected agents", AgentLoss::NAMES, AgentLoss::TEXTS),
     ]
 }

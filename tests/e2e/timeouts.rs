@@ -9,7 +9,7 @@ mod expiry;
 mod pressure;
 
 use super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, wait_until};
-use flatout_net::ending::CloseReason;
+use flatout_handler::ending::CloseReason;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};

@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
     ("direction", "crates depend downwards only", direction::check),
     ("purity", "http, cache and load see no socket, file, thread, clock or terminal", purity::check),
     ("dead-files", "every source, test and document is reached from somewhere", dead_files::check),
-    ("safety", "`unsafe` in crates/net only, each with its reason", safety::check),
+    ("safety", "`unsafe` in crates/os only, each with its reason", safety::check),
     ("figures", "documents quote kept results as they are", figures::check),
     ("links", "relative links lead somewhere", links::check),
     ("words", "no machine paths and no loose ends", words::check),

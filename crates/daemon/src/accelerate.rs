@@ -11,12 +11,12 @@ use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
-use flatout_net::cgroup::MemoryLimit;
-use flatout_net::origin::counts::sum_origin_rows;
+use flatout_os::cgroup::MemoryLimit;
 use flatout_proxy::Accelerator;
 use flatout_proxy::group::Change;
 use flatout_proxy::store::{Purge, StoreSettings, StoreStats, VolumeState};
 use flatout_units::show;
+use flatout_upstream::origin::counts::sum_origin_rows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Events from other threads to the control thread, and the descriptor that wakes it.
 
 use crate::admin::AdminCommand;
-use flatout_net::server::WorkerReport;
+use flatout_server::WorkerReport;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

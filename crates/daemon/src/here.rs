@@ -9,8 +9,8 @@ use crate::certificates::Certificates;
 use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, Listener, Place};
 use flatout_engine::{Sources, Spec};
-use flatout_net::process::Identity;
-use flatout_net::socket::{check_free, find_port_owner};
+use flatout_os::process::Identity;
+use flatout_os::socket::{check_free, find_port_owner};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

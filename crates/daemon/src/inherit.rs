@@ -5,7 +5,7 @@
 //! in `LISTEN_FDS`, from descriptor 3 on (sd_listen_fds(3)); they are identified by their addresses.
 
 use crate::failure::say;
-use flatout_net::process::take_inherited;
+use flatout_os::process::take_inherited;
 use rustix::io::ioctl_fionbio;
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_acceptconn;

@@ -8,8 +8,8 @@
 use crate::failure::Failure;
 use crate::inherit::Inherited;
 use flatout_config::model;
-use flatout_net::server::{Listener, Protocol};
-use flatout_net::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
+use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
+use flatout_server::{Listener, Protocol};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_reuseport;
@@ -174,7 +174,7 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::{bind_all, complete, shares};
-    use flatout_net::socket::ListenOptions;
+    use flatout_os::socket::ListenOptions;
 
     #[test]
     fn without_sharing_a_port_there_is_one_socket_for_all() {

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use flatout_config::model::StoreBudget;
-use flatout_net::cgroup::MemoryLimit;
+use flatout_os::cgroup::MemoryLimit;
 use flatout_units::quantity::exact_size;
 
 /// Divisor of a cgroup's limit for the default budget.
@@ -54,7 +54,7 @@ pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> R
 #[cfg(test)]
 mod tests {
     use super::{decide_budget, default_bytes};
-    use flatout_net::cgroup::MemoryLimit;
+    use flatout_os::cgroup::MemoryLimit;
 
     #[test]
     fn the_default_follows_the_cgroup_and_says_so() {

@@ -4,10 +4,11 @@
 use crate::status::StatusState;
 use crate::store::{MetricKind, MetricRow};
 use flatout_engine::MetricsFormat;
+use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
-use flatout_net::counters::{Counter, Counters};
-use flatout_net::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
+use flatout_os::counter::Counter;
+use flatout_server::counters::Counters;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -225,12 +226,12 @@ mod tests {
     use crate::purge::{PurgeReply, PurgeRequest, PurgedProxy};
     use crate::status::StatusState;
     use crate::store::{MetricKind, MetricRow, NoStore, StatusRow, StoreView};
+    use flatout_access_log::Logs;
     use flatout_engine::MetricsFormat;
     use flatout_engine::explain::Question;
-    use flatout_net::access::Logs;
-    use flatout_net::counters::Counters;
-    use flatout_net::ending::CloseReason;
+    use flatout_handler::ending::CloseReason;
     use flatout_reason::Table;
+    use flatout_server::counters::Counters;
     use std::sync::Arc;
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use flatout_config::model::Config;
 use flatout_http::access::LogDestination;
-use flatout_net::process::Identity;
+use flatout_os::process::Identity;
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, mkdir, open};
 use rustix::io::Errno;
 use std::io;

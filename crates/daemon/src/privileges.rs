@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::source::ConfigSource;
 use flatout_config::model::Config;
-use flatout_net::process::{Identity, become_user, find_group, find_user};
+use flatout_os::process::{Identity, become_user, find_group, find_user};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 

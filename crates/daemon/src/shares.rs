@@ -42,7 +42,7 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
     let asked = Rlimit { current: Some(wanted).filter(|&wanted| wanted != u64::MAX), maximum };
     // An implicit value is not worth failing for.
     if setrlimit(Resource::Nofile, asked).is_err() && wanted > hard {
-        let nr_open = flatout_net::procfs::sysctl("fs.nr_open").unwrap_or_default();
+        let nr_open = flatout_os::procfs::sysctl("fs.nr_open").unwrap_or_default();
         return Err(Failure::runtime(format!(
             "cannot have {wanted} files open: the hard limit is {hard}, and only root may raise it, up to {nr_open} (fs.nr_open)\n  \
                  try: LimitNOFILE={wanted} in the systemd unit, or ulimit -Hn {wanted} as root before the start"

@@ -1,13 +1,14 @@
 //! The status of the process for operators, shared by the threads that update it and the admin thread.
 
 use crate::store::{StatusRow, StoreView};
+use flatout_access_log::Logs;
 use flatout_config::model::{Config, Protocol};
+use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
-use flatout_net::access::Logs;
-use flatout_net::counters::{Counter, Counters};
-use flatout_net::ending::CloseReason;
-use flatout_net::server::Phase;
+use flatout_os::counter::Counter;
 use flatout_reason::Table;
+use flatout_server::Phase;
+use flatout_server::counters::Counters;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

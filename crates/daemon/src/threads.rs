@@ -1,7 +1,7 @@
 //! Explains why the kernel cannot start another thread, and how to raise the limit.
 
-use flatout_net::cgroup::{Setting, own_files};
-use flatout_net::procfs::read_process_status;
+use flatout_os::cgroup::{Setting, own_files};
+use flatout_os::procfs::read_process_status;
 use flatout_units::quantity::exact_size;
 use rustix::process::{Resource, getrlimit, getuid};
 use std::fs;

@@ -8,7 +8,7 @@ use crate::admin::CommandResult;
 use crate::control::Control;
 use crate::failure::say;
 use crate::inherit::{ADMIN, LISTENERS, READY, READY_WORD, format_listeners};
-use flatout_net::server::Phase;
+use flatout_server::Phase;
 use rustix::io::{Errno, dup, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;

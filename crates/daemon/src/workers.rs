@@ -3,7 +3,7 @@
 use crate::events::{EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::Failure;
 use crate::threads::explain_failure;
-use flatout_net::server::{Command, Phase, WorkerReport};
+use flatout_server::{Command, Phase, WorkerReport};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,7 +107,7 @@ impl<H> Workers<H> {
 mod tests {
     use super::start_worker;
     use crate::events::{WorkerEnd, WorkerEvent, event_channel};
-    use flatout_net::server::{WorkerReport, command_channel};
+    use flatout_server::{WorkerReport, command_channel};
     use std::io;
 
     fn end_of(body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static) -> WorkerEnd {

@@ -2,8 +2,8 @@
 
 use crate::outcome::RouteOutcome;
 use flatout_config::model::Respond;
-use flatout_net::response::{Body, Response};
-use flatout_net::routed::{HeaderPolicy, Refusal};
+use flatout_handler::response::{Body, Response};
+use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_reason::Outcome;
 
 /// Methods allowed on read-only resources.

@@ -2,8 +2,8 @@
 
 use crate::host::split_port;
 use flatout_config::model::{Cidr, is_trusted};
+use flatout_handler::Request;
 use flatout_http::forwarded::{ClientClaim, read_claim};
-use flatout_net::handler::Request;
 
 /// A request with the claims of a trusted proxy applied.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +42,11 @@ pub(crate) fn resolve_forwarded<'a>(request: &Request<'a>, trusted: &[Cidr]) -> 
 mod tests {
     use super::resolve_forwarded;
     use flatout_config::model::Cidr;
+    use flatout_handler::Request;
+    use flatout_handler::content::Offers;
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
-    use flatout_net::content::Offers;
-    use flatout_net::handler::Request;
 
     /// Resolves client, scheme, host and port of a request with `lines` that arrives from `from`.
     fn told(from: &str, lines: &str) -> (Option<String>, bool, Option<String>, Option<u16>) {

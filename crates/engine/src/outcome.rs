@@ -2,13 +2,13 @@
 
 use flatout_cache::reason::Lookup;
 use flatout_fastcgi::PhpOutcome;
-use flatout_net::origin::OriginFailure;
 use flatout_pages::PageOutcome;
 use flatout_pages::api::refusal::PageRefusal;
 use flatout_pages::sandbox::failure::FailureKind;
 use flatout_proxy::outcome::ForwardOutcome;
 use flatout_reason::Table;
 use flatout_serve::outcome::FileOutcome;
+use flatout_upstream::origin::OriginFailure;
 
 flatout_reason::reasons! {
     /// The outcome of a response that no file determined.
@@ -50,7 +50,7 @@ const COUNT: usize = {
     count
 };
 
-const _: () = assert!(COUNT <= flatout_net::counters::OUTCOMES_MAX);
+const _: () = assert!(COUNT <= flatout_handler::OUTCOMES_MAX);
 
 #[cfg(test)]
 mod tests {

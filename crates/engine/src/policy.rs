@@ -4,7 +4,7 @@
 //! lookup and no allocation. The tree is bounded: if requests cause more combinations than it holds, it is cleared.
 
 use flatout_config::model::FieldOp;
-use flatout_net::routed::HeaderPolicy;
+use flatout_handler::routed::HeaderPolicy;
 use foldhash::fast::RandomState;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

@@ -14,7 +14,7 @@ use crate::step::Block;
 use crate::walk::readings::ScriptNames;
 use flatout_config::model::{self, Config, FieldOp, Place, Text};
 use flatout_fastcgi::PhpStep;
-use flatout_net::root::Root;
+use flatout_os::root::Root;
 pub use flatout_pages::PagesShared;
 use flatout_pages::PagesStep;
 pub use flatout_pages::api::budget::ContentBudget as PageBudget;

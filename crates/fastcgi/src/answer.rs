@@ -3,10 +3,10 @@
 use crate::head::CgiHead;
 use crate::outcome::PhpOutcome;
 use flatout_config::model::FieldOp;
+use flatout_handler::response::{Body, Head, Response};
 use flatout_http::date::{DATE_BYTES, format_date};
 use flatout_http::lines::{each_line, write_changed, write_line};
-use flatout_net::clock::Now;
-use flatout_net::response::{Body, Head, Response};
+use flatout_os::clock::Now;
 
 /// Fields of a file response that the script must not set.
 const FILE_DECIDES: [&str; 7] =
@@ -79,7 +79,7 @@ mod tests {
     use crate::head::CgiHead;
     use crate::outcome::PhpOutcome;
     use flatout_config::model::FieldOp;
-    use flatout_net::response::{Body, Head, Response};
+    use flatout_handler::response::{Body, Head, Response};
 
     fn text(response: &Response) -> String {
         let mut output = Vec::new();

@@ -8,11 +8,11 @@ use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
 use crate::step::Permit;
 use crate::upload::{Upload, UploadError};
 use flatout_config::model::OriginTimeouts;
-use flatout_net::ending::CloseReason;
-use flatout_net::fastcgi::FastcgiConnection;
-use flatout_net::response::Segment;
-use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{ContentEvent, ContentSource};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::response::Segment;
+use flatout_handler::shared::SharedBytes;
+use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_upstream::fastcgi::FastcgiConnection;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 

@@ -13,7 +13,7 @@
 //! | [`outcome`] | reasons for responses |
 //!
 //! Records, variables, heads and path splitting use neither sockets nor a clock. Absent by design: connections (see
-//! `flatout_net::fastcgi`), and the folders from which scripts may send files (the engine checks these).
+//! `flatout_upstream::fastcgi`), and the folders from which scripts may send files (the engine checks these).
 
 mod answer;
 mod errors;

@@ -3,8 +3,8 @@
 
 use crate::head::HeadError;
 use crate::record::RecordError;
-use flatout_net::fastcgi::ConnectFailure;
-use flatout_net::routed::Refusal;
+use flatout_handler::routed::Refusal;
+use flatout_upstream::fastcgi::ConnectFailure;
 
 flatout_reason::reasons! {
     /// PhpOutcome of a `php` request.

@@ -5,7 +5,7 @@
 //! `/image.jpg/x.php` does not run an image, and a line feed in the path cannot hide the end of the script name
 //! (CVE-2019-11043): there is no pattern to defeat.
 
-use flatout_net::root::{Named, Root};
+use flatout_os::root::{Named, Root};
 use std::ops::Range;
 
 /// Rules that identify scripts, and fallbacks.

@@ -5,9 +5,9 @@
 //! and a slow upload would block it.
 
 use crate::outcome::PhpOutcome;
-use flatout_net::content::{ContentPiece, RequestContent};
-use flatout_net::shared::SharedBytes;
-use flatout_net::spool::{Spool, SpoolFile};
+use flatout_handler::content::{ContentPiece, RequestContent};
+use flatout_handler::shared::SharedBytes;
+use flatout_os::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,7 +129,7 @@ impl SpooledContent {
 #[cfg(test)]
 mod tests {
     use super::{BUDGET_BYTES, Filled, SpoolBudget, SpoolShare, SpooledContent};
-    use flatout_net::content::Offers;
+    use flatout_handler::content::Offers;
     use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;

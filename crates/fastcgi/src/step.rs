@@ -3,8 +3,8 @@
 use crate::split::{Meaning, ScriptRules, find_script};
 use crate::spool::SpoolBudget;
 use flatout_config::model::{Php, PhpAddress};
-use flatout_net::fastcgi::{FastcgiAddress, FastcgiSettings};
-use flatout_net::root::Root;
+use flatout_os::root::Root;
+use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;

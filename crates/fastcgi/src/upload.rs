@@ -3,9 +3,9 @@
 use crate::outcome::PhpOutcome;
 use crate::record::{CONTENT_BYTES_MAX, Header, RecordKind, encode_end};
 use crate::spool::SpooledContent;
-use flatout_net::content::{ContentPiece, RequestContent};
-use flatout_net::fastcgi::FastcgiConnection;
-use flatout_net::shared::SharedBytes;
+use flatout_handler::content::{ContentPiece, RequestContent};
+use flatout_handler::shared::SharedBytes;
+use flatout_upstream::fastcgi::FastcgiConnection;
 use std::io::IoSlice;
 use std::task::{Context, Poll};
 

@@ -10,15 +10,15 @@ use crate::spool::{Filled, SpooledContent};
 use crate::step::{Permit, PhpStep};
 use crate::upload::{Feed, Upload};
 use crate::variables::VariableInput;
+use flatout_handler::owned::OwnedRequest;
+use flatout_handler::response::{Body, Response};
+use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
+use flatout_handler::stream::{ContentEvent, ContentSource as _, Stream};
 use flatout_http::path::SLASH_IN_SEGMENT;
 use flatout_http::status::has_content;
-use flatout_net::clock::Now;
-use flatout_net::fastcgi::FastcgiClient;
-use flatout_net::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
-use flatout_net::owned::OwnedRequest;
-use flatout_net::response::{Body, Response};
-use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
-use flatout_net::stream::{ContentEvent, ContentSource as _, Stream};
+use flatout_os::clock::Now;
+use flatout_upstream::fastcgi::FastcgiClient;
+use flatout_upstream::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
@@ -335,10 +335,10 @@ struct Short {
     promised: u64,
 }
 
-impl flatout_net::stream::ContentSource for Short {
+impl flatout_handler::stream::ContentSource for Short {
     fn poll_piece(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<ContentEvent> {
-        use flatout_net::ending::CloseReason;
-        use flatout_net::response::Segment;
+        use flatout_handler::ending::CloseReason;
+        use flatout_handler::response::Segment;
         std::task::Poll::Ready(match self.bytes.take() {
             Some(bytes) if !bytes.is_empty() && bytes.len() as u64 <= self.promised => {
                 ContentEvent::Segment(Segment::Bytes(bytes.into()))

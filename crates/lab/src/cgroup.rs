@@ -3,7 +3,7 @@
 //! A quota bounds each period, usually of 100 ms: a group that has used it up is paused until the next one. Busy
 //! polling would cause that.
 
-use flatout_net::cgroup::{Setting, own_files};
+use flatout_os::cgroup::{Setting, own_files};
 use std::fs;
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ fn is_quota(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{HeldBack, Periods, QUOTA, is_quota, parse};
-    use flatout_net::cgroup::files;
+    use flatout_os::cgroup::files;
 
     #[test]
     fn a_quota_is_looked_for_from_the_own_group_up() {

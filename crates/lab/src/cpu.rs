@@ -5,8 +5,8 @@
 
 use crate::tree::ObservedProcesses;
 use flatout_load::report::CpuClock;
-use flatout_net::process_clock::process_cpu_ns;
-use flatout_net::procfs::{self, ProcessStat, Ticks};
+use flatout_os::process_clock::process_cpu_ns;
+use flatout_os::procfs::{self, ProcessStat, Ticks};
 use std::collections::BTreeMap;
 
 /// CPU use of one process so far.
@@ -137,7 +137,7 @@ impl CpuReading {
 #[cfg(test)]
 mod tests {
     use super::{CpuClock, CpuReading, ObservedProcesses, ProcessCpu, choose_clock};
-    use flatout_net::procfs::Ticks;
+    use flatout_os::procfs::Ticks;
     use std::process::{Command, Stdio};
 
     /// Each process is the parent of the next one.

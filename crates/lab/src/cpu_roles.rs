@@ -1,8 +1,8 @@
 //! Interference by other processes of the machine during a measurement.
 
 use crate::cores::process_cpu_ns;
-use flatout_net::clock::precise_ns;
-use flatout_net::procfs::{self, MachineBusy};
+use flatout_os::clock::precise_ns;
+use flatout_os::procfs::{self, MachineBusy};
 
 /// Observes the machine since its creation.
 #[derive(Clone, Copy, Debug)]

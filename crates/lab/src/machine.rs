@@ -2,7 +2,7 @@
 
 use crate::cores::cores_allowed;
 use flatout_load::report::MachineReport;
-use flatout_net::procfs::{field, read_memory_total, sysctl};
+use flatout_os::procfs::{field, read_memory_total, sysctl};
 use std::fs;
 
 /// Kernel settings that affect a run.
@@ -41,7 +41,7 @@ pub fn here() -> MachineReport {
 /// SHA-256 of this program's file, in hexadecimal.
 fn binary_digest() -> Option<String> {
     let bytes = fs::read("/proc/self/exe").ok()?;
-    Some(flatout_net::client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(flatout_client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The processor's model: x86 has `model name`; several ARM kernels have no model at all, only `Hardware` or nothing.

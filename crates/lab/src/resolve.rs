@@ -3,7 +3,7 @@
 use crate::bench::BenchError;
 use crate::target::is_local;
 use flatout_http::url::Url;
-use flatout_net::socket::read_listening;
+use flatout_os::socket::read_listening;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// An address of the URL's host. Of several (`localhost` has two), the first with a listener on this machine, else the

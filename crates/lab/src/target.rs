@@ -8,8 +8,8 @@
 use crate::cpu::CpuReading;
 use crate::tree::{ObservedProcesses, descendants};
 use flatout_load::report::CpuClock;
-use flatout_net::procfs::{self, ProcessStat};
-use flatout_net::socket;
+use flatout_os::procfs::{self, ProcessStat};
+use flatout_os::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -343,7 +343,7 @@ mod tests {
                 let mut sum = 0_u64;
                 loop {
                     sum = std::hint::black_box(sum.wrapping_add(1));
-                    let used_ns = flatout_net::procfs::read_sched_time("thread-self").unwrap().cpu_ns;
+                    let used_ns = flatout_os::procfs::read_sched_time("thread-self").unwrap().cpu_ns;
                     if used_ns > 5_000_000 {
                         return used_ns;
                     }

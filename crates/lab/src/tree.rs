@@ -4,8 +4,8 @@
 //! by their parents. Not followed: children of a process that started this one, whose other children need not belong
 //! to the server; and daemonised children, which fork twice.
 
-use flatout_net::process_clock::process_cpu_ns;
-use flatout_net::procfs::{self, ProcessStat};
+use flatout_os::process_clock::process_cpu_ns;
+use flatout_os::procfs::{self, ProcessStat};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// These processes and all their current descendants, each with its parent if that is among them.

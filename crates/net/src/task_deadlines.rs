@@ -3,9 +3,10 @@
 //! A worker's runtime has no tokio timers, which would be checked on every turn. Each owner stores its own deadline
 //! and is woken after it has passed; so a deadline costs one store, and is precise to the interval of the sweep.
 //!
-//! Connections of clients have a table of their own ([`crate::deadline`]), through which they receive other calls, too.
+//! Connections of clients have a table of their own in the server,
+//! through which they receive other calls, too.
 
-use crate::timer::Timer;
+use flatout_os::timer::Timer;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 /// Milliseconds on the coarse monotonic clock.
-pub(crate) fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
@@ -35,7 +36,7 @@ pub struct DeadlineTable {
     slots: RefCell<Vec<DeadlineEntry>>,
     free: RefCell<Vec<u32>>,
     /// Notifies the sweep that there is something to check.
-    pub(crate) changed: Notify,
+    pub changed: Notify,
     resting: Cell<bool>,
     /// True while [`Self::keep_swept`] has a task.
     is_swept: Cell<bool>,
@@ -43,24 +44,24 @@ pub struct DeadlineTable {
 
 impl DeadlineTable {
     /// Returns whether no deadline is set.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.slots.borrow().len() == self.free.borrow().len()
     }
 
     /// Lets the sweep pause until the next notification.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         self.resting.set(true);
     }
 
     /// Notifies the sweep.
-    pub(crate) fn wake_sweep(&self) {
+    pub fn wake_sweep(&self) {
         if self.resting.replace(false) {
             self.changed.notify_one();
         }
     }
 
     /// Wakes every owner whose deadline has passed.
-    pub(crate) fn handle_time(&self, now_ms: u64) {
+    pub fn handle_time(&self, now_ms: u64) {
         let mut due = Vec::new();
         for slot in &mut *self.slots.borrow_mut() {
             if slot.deadline_ms <= now_ms {
@@ -139,7 +140,7 @@ impl DeadlineTimer {
     }
 
     /// Starts a wait of at most `timeout_ms`.
-    pub(crate) fn begin(&mut self, timeout_ms: u64) {
+    pub fn begin(&mut self, timeout_ms: u64) {
         self.deadline_ms = now_ms().saturating_add(timeout_ms);
     }
 
@@ -154,7 +155,7 @@ impl DeadlineTimer {
     }
 
     /// Returns whether a bounded wait has started.
-    pub(crate) const fn is_waiting(&self) -> bool {
+    pub const fn is_waiting(&self) -> bool {
         self.deadline_ms != NEVER
     }
 
@@ -172,7 +173,7 @@ impl DeadlineTimer {
     }
 
     /// The result of `future`, or `None` if its wait times out.
-    pub(crate) async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+    pub async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
             if let Poll::Ready(value) = future.as_mut().poll(context) {
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_table_of_its_own_is_scanned_while_it_is_in_use() {
-        crate::runtime::build_runtime().unwrap().block_on(async {
+        flatout_os::runtime::build_runtime().unwrap().block_on(async {
             let deadlines = Rc::new(DeadlineTable::default());
             let mut timer = DeadlineTimer::new(&deadlines);
             timer.begin(1);

@@ -1,6 +1,6 @@
 //! A client's connection, of the lab or to an origin or application server: a socket, possibly with a TLS session.
 
-use crate::registered::{Descriptor, Registered};
+use flatout_os::registered::{Descriptor, Registered};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
@@ -15,19 +15,20 @@ use tokio_rustls::client::TlsStream;
 
 /// A connected socket.
 #[derive(Debug)]
-pub(crate) struct Socket<T: Descriptor = OwnedFd> {
+pub struct Socket<T: Descriptor = OwnedFd> {
     fd: Registered<T>,
     /// The last write would have blocked: wait for readiness before the next.
     full: Cell<bool>,
 }
 
 impl<T: Descriptor> Socket<T> {
-    pub(crate) const fn new(fd: Registered<T>) -> Self {
+    /// A registered socket as a stream.
+    pub const fn new(fd: Registered<T>) -> Self {
         Self { fd, full: Cell::new(false) }
     }
 
     /// Receives available bytes; 0 bytes at the end.
-    pub(crate) fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let room = buffer.len();
         self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
     }
@@ -57,7 +58,7 @@ impl<T: Descriptor> Socket<T> {
     }
 
     /// Sends as much of `slices` as the socket takes.
-    pub(crate) fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if !self.full.get() {
             match self.send(slices) {
                 Err(Errno::AGAIN) => self.full.set(true),
@@ -90,7 +91,7 @@ impl<T: Descriptor> Socket<T> {
 
     /// Returns whether nothing has arrived, including the end. With `ask_kernel` it does not rely on the runtime's
     /// readiness.
-    pub(crate) fn is_quiet(&self, ask_kernel: bool) -> bool {
+    pub fn is_quiet(&self, ask_kernel: bool) -> bool {
         let look = || recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
         if ask_kernel {
             // A stale readiness is corrected by the next receive.
@@ -149,14 +150,16 @@ impl<T: Descriptor> AsyncWrite for Socket<T> {
 }
 
 /// The transport of bytes to and from a server.
-pub(crate) enum Transport<T: Descriptor = OwnedFd> {
+pub enum Transport<T: Descriptor = OwnedFd> {
+    /// Clear text.
     Plain(Socket<T>),
+    /// TLS.
     Tls(Box<TlsStream<Socket<T>>>),
 }
 
 impl<T: Descriptor> Transport<T> {
     /// Receives available bytes; 0 bytes at the end.
-    pub(crate) fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_receive(context, buffer),
             Self::Tls(stream) => {
@@ -169,7 +172,7 @@ impl<T: Descriptor> Transport<T> {
 
     /// Receives available bytes into a new buffer of at most `bytes_max`; empty at the end. `None` if that would save
     /// no copy.
-    pub(crate) fn poll_receive_buffer(
+    pub fn poll_receive_buffer(
         &mut self,
         context: &mut Context<'_>,
         bytes_max: usize,
@@ -188,7 +191,7 @@ impl<T: Descriptor> Transport<T> {
     }
 
     /// Sends as much of `slices` as possible; none of them may be empty.
-    pub(crate) fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    pub fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_send(context, slices),
             Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
@@ -196,7 +199,7 @@ impl<T: Descriptor> Transport<T> {
     }
 
     /// Sends buffered bytes and waits for the socket. Only TLS buffers any.
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
@@ -204,7 +207,7 @@ impl<T: Descriptor> Transport<T> {
     }
 
     /// Returns whether an idle connection is usable: nothing has arrived on it, including its end.
-    pub(crate) fn is_quiet(&mut self, ask_kernel: bool) -> bool {
+    pub fn is_quiet(&mut self, ask_kernel: bool) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(ask_kernel),
             Self::Tls(stream) => {
@@ -273,9 +276,11 @@ impl<T: Descriptor> fmt::Debug for Transport<T> {
 
 /// A connection that has switched protocols, and the bytes received after the 101.
 #[derive(Debug)]
-pub(crate) struct Upgraded {
-    pub(crate) received: Vec<u8>,
-    pub(crate) transport: Transport,
+pub struct Upgraded {
+    /// Bytes that arrived after the head of the 101 response.
+    pub received: Vec<u8>,
+    /// The connection.
+    pub transport: Transport,
 }
 
 impl AsyncRead for Upgraded {

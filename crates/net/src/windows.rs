@@ -1,19 +1,20 @@
 //! The windows of one HTTP/2 connection, in either role: they grow as `flatout_http::http2::window` decides, within
 //! the credit that the worker may grant to all peers.
 
-use crate::clock::precise_ns;
 use flatout_http::http2::window::{StreamCount, WindowEstimator, Windows};
+use flatout_os::clock::precise_ns;
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// Bytes of credit that the connections of one worker may grant to peers, beyond their initial windows.
 #[derive(Debug)]
-pub(crate) struct WindowBudget {
+pub struct WindowBudget {
     left: Cell<u64>,
 }
 
 impl WindowBudget {
-    pub(crate) fn new(bytes: u64) -> Rc<Self> {
+    /// A budget of this many bytes.
+    pub fn new(bytes: u64) -> Rc<Self> {
         Rc::new(Self { left: Cell::new(bytes) })
     }
 }
@@ -44,7 +45,7 @@ impl Drop for WindowGrant {
 }
 
 /// The windows of one connection, as they are decided.
-pub(crate) struct AdaptiveWindows {
+pub struct AdaptiveWindows {
     estimator: WindowEstimator,
     grant: WindowGrant,
     first: Windows,
@@ -61,7 +62,7 @@ pub(crate) struct AdaptiveWindows {
 impl AdaptiveWindows {
     /// For a connection with the initial windows `first`. The connection's window is at least
     /// `streams_per_connection` stream windows, so that this many unread streams leave room for others.
-    pub(crate) fn new(first: Windows, streams_per_connection: u32, budget: &Rc<WindowBudget>) -> Self {
+    pub fn new(first: Windows, streams_per_connection: u32, budget: &Rc<WindowBudget>) -> Self {
         Self {
             estimator: WindowEstimator::new(first),
             grant: WindowGrant { budget: Rc::clone(budget), bytes: Cell::new(0) },
@@ -74,12 +75,12 @@ impl AdaptiveWindows {
     }
 
     /// Records that `bytes` were taken from a stream. Returns whether to send a PING now.
-    pub(crate) fn handle_taken(&mut self, stream: &mut StreamCount, bytes: usize) -> bool {
+    pub fn handle_taken(&mut self, stream: &mut StreamCount, bytes: usize) -> bool {
         self.estimator.handle_taken(stream, bytes as u64, precise_ns() / 1000)
     }
 
     /// Records the acknowledgement of the PING.
-    pub(crate) fn handle_acknowledged(&mut self) {
+    pub fn handle_acknowledged(&mut self) {
         if self.estimator.handle_acknowledged(self.announced, precise_ns() / 1000) {
             self.decide();
         }
@@ -87,7 +88,7 @@ impl AdaptiveWindows {
 
     /// Returns new windows to announce to the peer, with `streams` open now; again until
     /// [`Self::handle_announced`].
-    pub(crate) fn wanted(&mut self, streams: usize) -> Option<Windows> {
+    pub fn wanted(&mut self, streams: usize) -> Option<Windows> {
         if streams != std::mem::replace(&mut self.streams, streams) && self.wanted != self.first {
             self.decide();
         }
@@ -95,7 +96,7 @@ impl AdaptiveWindows {
     }
 
     /// Records that `windows` were announced to the peer.
-    pub(crate) const fn handle_announced(&mut self, windows: Windows) {
+    pub const fn handle_announced(&mut self, windows: Windows) {
         self.announced = windows;
     }
 

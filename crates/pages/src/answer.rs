@@ -8,11 +8,11 @@ use crate::backlog::{BacklogFull, BufferedOutput};
 use crate::exchange::draft::Draft;
 use crate::exchange::output::{Output, OutputPiece};
 use crate::page::Page;
+use flatout_handler::response::{Body, Head, Segment};
+use flatout_handler::routed::HeaderPolicy;
+use flatout_handler::shared::SharedBytes;
 use flatout_http::lines::write_line;
 use flatout_http::status::has_content;
-use flatout_net::response::{Body, Head, Segment};
-use flatout_net::routed::HeaderPolicy;
-use flatout_net::shared::SharedBytes;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::rc::Rc;
@@ -231,9 +231,9 @@ mod tests {
     use crate::exchange::Exchange;
     use crate::page::{PLACED_BYTES_MIN, Page};
     use flatout_config::model::FieldOp;
-    use flatout_net::response::{Body, Segment};
-    use flatout_net::routed::HeaderPolicy;
-    use flatout_net::shared::SharedBytes;
+    use flatout_handler::response::{Body, Segment};
+    use flatout_handler::routed::HeaderPolicy;
+    use flatout_handler::shared::SharedBytes;
     use std::rc::Rc;
 
     fn text(body: &Body) -> String {

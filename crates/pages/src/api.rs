@@ -53,7 +53,7 @@ pub use body::BodyLimits;
 use budget::ContentBudget;
 use flatout_data::{Database, Kv};
 use flatout_http::url::OriginAddress;
-use flatout_net::origin::OriginClient;
+use flatout_upstream::origin::OriginClient;
 use jiff::tz::TimeZone;
 pub use log::{LogLevel, LogLine};
 use password::Passwords;

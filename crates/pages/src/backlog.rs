@@ -3,10 +3,10 @@
 
 use crate::api::budget::{ContentBudget, RequestBudget};
 use flatout_config::model::PageOutputBudget;
-use flatout_net::file::{OpenFile, create_nameless_on_disk, write_all_at};
-use flatout_net::memory::note_released;
-use flatout_net::response::{FileBody, Segment};
-use flatout_net::shared::SharedBytes;
+use flatout_handler::response::{FileBody, Segment};
+use flatout_handler::shared::SharedBytes;
+use flatout_os::file::{OpenFile, create_nameless_on_disk, write_all_at};
+use flatout_os::memory::note_released;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -114,7 +114,7 @@ impl Drop for Released {
 #[cfg(test)]
 mod tests {
     use super::{Backlog, BacklogFull, BufferedOutput, ContentBudget};
-    use flatout_net::response::Segment;
+    use flatout_handler::response::Segment;
     use std::path::PathBuf;
     use std::sync::Arc;
 

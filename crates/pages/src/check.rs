@@ -1,7 +1,7 @@
 //! Checks of pages without running them, and the folder on disk that they are read from.
 
 use flatout_config::{Code, Diagnostics};
-use flatout_net::root::{OpenFault, Root};
+use flatout_os::root::{OpenFault, Root};
 use flatout_template::{CompiledPage, Files, compile};
 use mlua::Error;
 use mlua::chunk::Compiler;

@@ -11,7 +11,7 @@ pub mod output;
 use crate::sandbox::wait::Wanted;
 use draft::Draft;
 use facts::RequestFacts;
-use flatout_net::content::Offers;
+use flatout_handler::content::Offers;
 use output::Output;
 use std::any::{Any, TypeId};
 use std::cell::Cell;

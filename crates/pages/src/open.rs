@@ -11,7 +11,7 @@ use crate::step::{PagesShared, PagesStep};
 use flatout_config::model::{Database as DatabaseSettings, PageSettings};
 use flatout_data::{Database, Kv, KvLimits, Limits};
 use flatout_http::url::OriginAddress;
-use flatout_net::origin::{OriginTls, OriginTlsSettings};
+use flatout_upstream::origin::{OriginTls, OriginTlsSettings};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

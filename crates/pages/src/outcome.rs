@@ -4,7 +4,7 @@
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;
-use flatout_net::routed::Refusal;
+use flatout_handler::routed::Refusal;
 use flatout_reason::Outcome;
 
 flatout_reason::reasons! {
@@ -64,7 +64,7 @@ mod tests {
     use super::PageOutcome;
     use crate::api::refusal::PageRefusal;
     use crate::sandbox::failure::FailureKind;
-    use flatout_net::routed::Refusal;
+    use flatout_handler::routed::Refusal;
     use std::collections::HashSet;
 
     #[test]

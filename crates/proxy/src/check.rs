@@ -3,8 +3,8 @@
 use crate::health::{CHECK_METHOD, CheckOutcome, CheckResult, due_ms, write_check_lines};
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
-use flatout_net::clock::Now;
-use flatout_net::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
+use flatout_os::clock::Now;
+use flatout_upstream::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;

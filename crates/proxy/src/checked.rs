@@ -4,9 +4,9 @@
 //! other file.
 
 use crate::store::BodyFile;
-use flatout_net::ending::CloseReason;
-use flatout_net::response::Segment;
-use flatout_net::stream::{ContentEvent, ContentSource};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::response::Segment;
+use flatout_handler::stream::{ContentEvent, ContentSource};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;

@@ -10,18 +10,18 @@ use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_cache::key::write_query;
-use flatout_net::clock::{Now, precise_ns};
-use flatout_net::content::{InterimResponse, Interims};
-use flatout_net::ending::CloseReason;
-use flatout_net::handler::Request;
-use flatout_net::origin::{
+use flatout_handler::Request;
+use flatout_handler::content::{InterimResponse, Interims};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::owned::OwnedRequest;
+use flatout_handler::response::Segment;
+use flatout_handler::routed::Refusal;
+use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_os::clock::{Now, precise_ns};
+use flatout_upstream::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
     OutgoingRequest, Repeat,
 };
-use flatout_net::owned::OwnedRequest;
-use flatout_net::response::Segment;
-use flatout_net::routed::Refusal;
-use flatout_net::stream::{ContentEvent, ContentSource};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};

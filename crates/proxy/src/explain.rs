@@ -17,7 +17,7 @@ use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::Stored;
 use flatout_cache::vary::{compare_variant, has_cookie_rules, matches_language, matches_variant};
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

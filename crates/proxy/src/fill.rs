@@ -6,9 +6,9 @@
 use crate::growing::{Cutter, Growing};
 use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
-use flatout_net::ending::CloseReason;
-use flatout_net::routed::Refusal;
-use flatout_net::stream::{ContentEvent, ContentSource};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::routed::Refusal;
+use flatout_handler::stream::{ContentEvent, ContentSource};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

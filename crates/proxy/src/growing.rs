@@ -3,9 +3,9 @@
 //! At first it is a list of pieces in memory; beyond [`MEMORY_BYTES_MAX`] it moves to a file, from which the kernel
 //! sends to the readers' sockets. Bytes once written never change.
 
-use flatout_net::budget::{BudgetUser, Held};
-use flatout_net::file::OpenFile;
-use flatout_net::response::{FileBody, Segment};
+use flatout_handler::budget::{BudgetUser, Held};
+use flatout_handler::response::{FileBody, Segment};
+use flatout_os::file::OpenFile;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Cutter {
         match part {
             FillPiece::Bytes(piece, from) => {
                 let length = ((piece.len() - from) as u64).min(bytes_max);
-                let whole = flatout_net::shared::SharedBytes::from(piece);
+                let whole = flatout_handler::shared::SharedBytes::from(piece);
                 Segment::Bytes(whole.slice(from..from + length as usize))
             }
             FillPiece::File(fd, bytes) => {
@@ -163,7 +163,7 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::{Cutter, FillPiece, Growing};
-    use flatout_net::response::Segment;
+    use flatout_handler::response::Segment;
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::io::{pread, pwrite};
     use std::sync::Arc;

@@ -16,7 +16,7 @@ pub const BYTES_MAX: usize = 4096;
 const RELATIONS: [&str; 4] = ["preload", "modulepreload", "preconnect", "dns-prefetch"];
 
 /// Selects the links that are useful before the response from values of Link fields. Each yields one Link line, as in
-/// `flatout_net::response::Response::early_links`. Omits values that break the grammar of RFC 8288 or exceed
+/// `flatout_handler::response::Response::early_links`. Omits values that break the grammar of RFC 8288 or exceed
 /// [`LINKS_MAX`] or [`BYTES_MAX`].
 pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut links, mut bytes) = (Vec::new(), 0);

@@ -2,8 +2,8 @@
 
 use crate::forward::ALLOW_FORWARDED;
 use flatout_cache::reason::Lookup;
-use flatout_net::origin::OriginFailure;
-use flatout_net::routed::Refusal;
+use flatout_handler::routed::Refusal;
+use flatout_upstream::origin::OriginFailure;
 
 flatout_reason::reasons! {
     /// Outcome of forwarding by this crate's rules. Cache decisions and origin failures have separate tables.

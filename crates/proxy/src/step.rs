@@ -5,7 +5,8 @@ use crate::group::{Group, OriginStatus};
 use crate::limit::ConcurrencyLimiter;
 use flatout_config::model::{Balance, HashKey, Proxy};
 use flatout_http::url::OriginAddress;
-use flatout_net::origin::{OriginSettings, OriginTls, OriginTlsError, OriginTlsSettings};
+use flatout_net::tls::ClientTlsError;
+use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl ProxyStep {
 
     /// State of each origin.
     pub fn standings(&self) -> Vec<OriginStanding> {
-        let now_ms = flatout_net::clock::Now::read().monotonic_ms;
+        let now_ms = flatout_os::clock::Now::read().monotonic_ms;
         let describe = |(index, address): (usize, &OriginAddress)| {
             let standing = self.group.standing(index, now_ms);
             let is_available = !matches!(standing, Some(OriginStatus::PausedUntil(_) | OriginStatus::Down));
@@ -186,22 +187,22 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
         server_name: settings.tls.server_name.clone(),
     };
     OriginTls::load(&asked).map_err(|error| match error {
-        OriginTlsError::Unreadable(path, error) => (
+        ClientTlsError::Unreadable(path, error) => (
             format!("the authorities in {} cannot be read: {error}", path.display()),
             "give a PEM file that the user who starts flatout may read".to_owned(),
         ),
-        OriginTlsError::NoAuthority(path) => (
+        ClientTlsError::NoAuthority(path) => (
             format!("{} contains no PEM certificate of an authority", path.display()),
             "give the file with the authority's certificate, not its key".to_owned(),
         ),
-        OriginTlsError::NoSystemAuthority => (
+        ClientTlsError::NoSystemAuthority => (
             "this system has no CA certificates, so no https origin can be verified".to_owned(),
             "install the package ca-certificates, or name a file: tls authorities=\"ca.pem\"".to_owned(),
         ),
-        OriginTlsError::ServerName(name) => {
+        ClientTlsError::ServerName(name) => {
             (format!("`{name}` is not a host name"), "write the name in the origin's certificate".to_owned())
         }
-        OriginTlsError::Internal(error) => {
+        ClientTlsError::Internal(error) => {
             (format!("TLS cannot be set up: {error}"), "this is a defect of flatout or of the system".to_owned())
         }
     })

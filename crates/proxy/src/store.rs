@@ -32,7 +32,7 @@ pub use stats::{StoreStats, VolumeState, VolumeStats};
 
 use configured::{ConfiguredVolume, wait_for_locked};
 use eviction::Bounds;
-use flatout_net::budget::{Budget, BudgetUser};
+use flatout_handler::budget::{Budget, BudgetUser};
 use marker::Markers;
 use memory::MemoryTier;
 use notice::{Notices, OnNotice, VolumeEvent};

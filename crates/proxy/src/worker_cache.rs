@@ -154,7 +154,7 @@ mod tests {
     use crate::meta::tests::meta;
     use crate::pipeline::deliver::stored::PrebuiltResponse;
     use crate::store::{ObjectKey, StoredBody};
-    use flatout_net::routed::HeaderPolicy;
+    use flatout_handler::routed::HeaderPolicy;
     use std::rc::Rc;
     use std::sync::Arc;
 

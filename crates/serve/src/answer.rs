@@ -6,6 +6,9 @@ use crate::representation::{Extra, Representation};
 use crate::rules::FileRules;
 use crate::services::Services;
 use crate::version::Version;
+use flatout_handler::response::{Body, Response, Segment};
+use flatout_handler::routed::Refusal;
+use flatout_handler::shared::SharedBytes;
 use flatout_http::conditional::{Precondition, decide_precondition, if_range_holds};
 use flatout_http::digest::{DigestAlgorithm, choose_digest};
 use flatout_http::encoding::ContentCoding;
@@ -13,10 +16,7 @@ use flatout_http::ranges::{
     ByteRange, RangesDecision, Unranged, decide_ranges, format_part_head, format_parts_end, make_boundary,
 };
 use flatout_http::request::Asked;
-use flatout_net::clock::Now;
-use flatout_net::response::{Body, Response, Segment};
-use flatout_net::routed::Refusal;
-use flatout_net::shared::SharedBytes;
+use flatout_os::clock::Now;
 use std::cell::Cell;
 
 /// Inputs of a response besides the version and the question.

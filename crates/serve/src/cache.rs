@@ -193,7 +193,7 @@ mod tests {
     use crate::rules::FileRules;
     use crate::version::Version;
     use flatout_config::model::Files;
-    use flatout_net::routed::HeaderPolicy;
+    use flatout_handler::routed::HeaderPolicy;
     use std::rc::Rc;
 
     const NOW: Checked = Checked { at_ms: 1, epoch: 0 };

@@ -5,7 +5,7 @@
 
 use crate::digests::{DIGESTS_BYTES, Digests};
 use aws_lc_rs::digest::{SHA256, digest};
-use flatout_net::file::FileIdentity;
+use flatout_os::file::FileIdentity;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -245,7 +245,7 @@ mod tests {
     use super::{DigestStore, FILE_NAME, TABLE, key_of, value_of};
     use crate::digests::Digests;
     use crate::version::tests::temporary_folder;
-    use flatout_net::file::FileIdentity;
+    use flatout_os::file::FileIdentity;
     use std::fs;
 
     fn identity(inode: u64) -> FileIdentity {

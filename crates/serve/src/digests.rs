@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{Context, SHA256, SHA512};
 use flatout_http::base64::BASE64;
 use flatout_http::digest::{DigestAlgorithm, format_digest};
-use flatout_net::file::FileIdentity;
+use flatout_os::file::FileIdentity;
 use md5::{Digest as _, Md5};
 use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
@@ -104,7 +104,7 @@ mod tests {
     use super::Digests;
     use crate::version::tests::temporary_folder;
     use flatout_http::digest::DigestAlgorithm;
-    use flatout_net::file::FileIdentity;
+    use flatout_os::file::FileIdentity;
     use std::fs;
     use std::os::fd::OwnedFd;
 

@@ -14,15 +14,15 @@ pub use crate::services::Services;
 use crate::thread_pool::{Notified, Signal, Urgency};
 use crate::version::{EncodingState, FileMetadata, Loading, Version, look_beside};
 use flatout_config::model::{self, TextPart, TryTarget, Variable};
+use flatout_handler::response::{Body, Response};
+use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_http::encoding::ContentCoding;
 use flatout_http::path::{PathFacts, decode_path, normalize_path};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_http::target::Target;
-use flatout_net::clock::Now;
-use flatout_net::response::{Body, Response};
-use flatout_net::root::{Named, OpenFault, Root};
-use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
+use flatout_os::clock::Now;
+use flatout_os::root::{Named, OpenFault, Root};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -304,7 +304,7 @@ impl Files {
         self.sources.as_ref()?.hides(name)
     }
 
-    fn seen(&self, name: &[u8], index_at: usize, identity: flatout_net::file::FileIdentity) -> FileMetadata {
+    fn seen(&self, name: &[u8], index_at: usize, identity: flatout_os::file::FileIdentity) -> FileMetadata {
         let looks = !self.rules.precompressed.is_empty() && is_compressible(&content_type(name));
         let codings = if looks { &self.rules.precompressed[..] } else { &[] };
         FileMetadata { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }

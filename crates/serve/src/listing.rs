@@ -21,7 +21,7 @@ mod query;
 mod tests;
 
 use entry::{EntryKind, ListingEntry};
-use flatout_net::root::{OpenFault, Root};
+use flatout_os::root::{OpenFault, Root};
 use rustix::fs::{Dir, FileType};
 
 pub(crate) use query::{Format, ListingQuery};

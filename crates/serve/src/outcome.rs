@@ -1,7 +1,7 @@
 //! Outcomes of responses: one table with name and meaning, for the log and the counters.
 
-use flatout_net::root::OpenFault;
-use flatout_net::routed::Refusal;
+use flatout_handler::routed::Refusal;
+use flatout_os::root::OpenFault;
 
 flatout_reason::reasons! {
     /// The outcome of a response.
@@ -80,7 +80,7 @@ mod tests {
     fn names_are_unique_and_fit_the_counters() {
         let names: HashSet<_> = FileOutcome::NAMES.iter().collect();
         assert_eq!(names.len(), FileOutcome::ALL.len());
-        assert!(names.len() <= flatout_net::counters::OUTCOMES_MAX);
+        assert!(names.len() <= flatout_handler::OUTCOMES_MAX);
         for (index, outcome) in FileOutcome::ALL.iter().enumerate() {
             assert_eq!((*outcome as usize, outcome.name()), (index, FileOutcome::NAMES[index]));
             assert!(outcome.text().ends_with('.'));

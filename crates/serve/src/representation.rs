@@ -3,14 +3,14 @@
 use crate::digests::Digests;
 use crate::lazy::LazyValue;
 use crate::services::{Encoded, EncodedContent, VersionSource};
+use flatout_handler::response::{Body, FileBody, Head, Segment};
+use flatout_handler::routed::HeaderPolicy;
+use flatout_handler::shared::SharedBytes;
 use flatout_http::conditional::Validators;
 use flatout_http::date::format_date;
 use flatout_http::digest::DigestAlgorithm;
 use flatout_http::encoding::ContentCoding;
-use flatout_net::file::{FileIdentity, OpenFile};
-use flatout_net::response::{Body, FileBody, Head, Segment};
-use flatout_net::routed::HeaderPolicy;
-use flatout_net::shared::SharedBytes;
+use flatout_os::file::{FileIdentity, OpenFile};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;

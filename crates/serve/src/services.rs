@@ -9,7 +9,7 @@ use crate::encode::encode;
 use crate::lazy::{ComputeGuard, LazyState, LazyValue};
 use crate::thread_pool::{PoolFull, ThreadPool, Urgency};
 use flatout_http::encoding::ContentCoding;
-use flatout_net::file::FileIdentity;
+use flatout_os::file::FileIdentity;
 use foldhash::fast::RandomState;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, pread, write};

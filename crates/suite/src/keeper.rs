@@ -8,7 +8,7 @@
 
 use crate::server::group;
 use crate::testbed;
-use flatout_net::client::{watch_endings, watch_interrupts};
+use flatout_client::{watch_endings, watch_interrupts};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use std::collections::BTreeSet;
 use std::io;

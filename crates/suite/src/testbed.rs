@@ -10,7 +10,7 @@ use self::share::ControlGroup;
 use crate::document::Why;
 use crate::server::program::look_up;
 use crate::why::Reason;
-use flatout_net::procfs::ProcessStat;
+use flatout_os::procfs::ProcessStat;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,18 +2,18 @@
 //! readers of what it logs.
 
 use crate::e2e::harness::{Folder, TIMEOUT, read_response, read_to_end, wait_until};
+use flatout_access_log::{LogCount, LogSet, Logs};
+use flatout_handler::response::{Body, Head, Response};
+use flatout_handler::shared::SharedBytes;
+use flatout_handler::{Handler, Reply, Request};
 use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
-use flatout_net::access::{LogCount, LogSet, Logs};
-use flatout_net::clock::Now;
-use flatout_net::handler::{Handler, Reply, Request};
-use flatout_net::response::{Body, Head, Response};
-use flatout_net::server::{Command, Phase, run_worker};
-use flatout_net::server::{Listener, Protocol, Settings, WorkerParts, command_channel, phase_channel};
-use flatout_net::shared::SharedBytes;
-use flatout_net::socket::{ListenOptions, bind_listener};
+use flatout_os::clock::Now;
+use flatout_os::socket::{ListenOptions, bind_listener};
 use flatout_reason::{Outcome, Table};
+use flatout_server::{Command, Phase, run_worker};
+use flatout_server::{Listener, Protocol, Settings, WorkerParts, command_channel, phase_channel};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;

@@ -2,7 +2,7 @@
 
 use super::vectors::Row;
 use crate::e2e::harness::{Response, Server};
-use flatout_net::ending::CloseReason;
+use flatout_handler::ending::CloseReason;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 

@@ -1,7 +1,7 @@
 //! Reads the tables of requests in tests/vectors; the format is explained at the top of bad-requests.txt.
 
+use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
-use flatout_net::ending::CloseReason;
 use flatout_serve::outcome::FileOutcome;
 
 /// Stands in a table for the outcomes of a file that was sent; which of them it is depends on the clock.

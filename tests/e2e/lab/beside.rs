@@ -9,7 +9,7 @@ use super::responder::{Answer, put_before_others, respond_before_others};
 use super::{before_others_alone, bench};
 use crate::e2e::harness::Folder;
 use crate::e2e::tool::tool;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! A server of a few lines that answers when it is told to, and remembers when it did.
 
 use crate::e2e::tool::tool;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};

@@ -4,7 +4,7 @@ use super::responder::{Answer, ok, respond};
 use super::{Bench, before_others_alone, bench, bench_by};
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::tool;
-use flatout_net::procfs::ProcessStat;
+use flatout_os::procfs::ProcessStat;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 

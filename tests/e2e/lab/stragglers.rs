@@ -2,7 +2,7 @@
 
 use super::bench;
 use super::responder::{Answer, ok, respond};
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use std::sync::{Arc, Mutex};
 
 /// A responder that keeps one request of many waiting, and its log: when each response left.

@@ -11,7 +11,7 @@
 use super::responder::{Answer, Departures, ok, put_before_others, respond_before_others};
 use super::{Bench, before_others, before_others_alone, bench_by};
 use crate::e2e::harness::Folder;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

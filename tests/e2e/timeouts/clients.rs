@@ -5,7 +5,7 @@ use super::{
     LARGE_BYTES, connect_with_small_buffer, count, expect_closed, get, large, read_until_cut, reset, site,
     start_logged, stop, wait_for_line, wait_until_stuck,
 };
-use flatout_net::ending::CloseReason;
+use flatout_handler::ending::CloseReason;
 use std::fs;
 use std::io::Read;
 use std::io::Write;

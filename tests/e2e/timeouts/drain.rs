@@ -5,7 +5,7 @@ use super::{
     LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_cut, site, start_logged,
     wait_until_stuck,
 };
-use flatout_net::ending::CloseReason;
+use flatout_handler::ending::CloseReason;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;

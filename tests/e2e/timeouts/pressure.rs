@@ -2,8 +2,8 @@
 
 use super::super::harness::{Folder, Server, flatout, read_response};
 use super::{connect_with_small_buffer, count, expect_closed, get, site, stop, wait_until_idle};
+use flatout_handler::ending::CloseReason;
 use flatout_http::limits::Limits;
-use flatout_net::ending::CloseReason;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::io::Write;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Crates depend downwards only, and the pure ones on nothing that touches the machine.
 //!
-//! main → {daemon, suite → lab → report} → engine → {serve, proxy, pages, fastcgi} → {http, cache, load, config, net}. Serve, proxy, pages, fastcgi
-//! and lab never see one another; reason and units depend on nothing; http, cache and load are held to
-//! more (see [`PURE`]).
+//! main → {daemon → {server, engine → {serve, proxy, pages, fastcgi} → upstream}, suite → lab → {report, client}} → net →
+//! handler → os. Handlers never see one another, nor the server; the server, upstream and client never see one another;
+//! reason and units depend on nothing; http, cache and load are held to more (see [`PURE`]).
 
 use super::Finding;
 use super::tree::{Package, Tree};
@@ -15,18 +15,27 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-load", &[REASON, UNITS, &["flatout-http"]]),
     ("flatout-cache", &[REASON, &["flatout-http"]]),
     ("flatout-config", &[UNITS, &["flatout-http", "flatout-cache"]]),
-    ("flatout-net", &[REASON, &["flatout-http", "flatout-load"]]),
+    ("flatout-os", &[]),
+    ("flatout-handler", &[REASON, &["flatout-http", "flatout-os"]]),
+    ("flatout-access-log", &[&["flatout-http", "flatout-os", "flatout-handler"]]),
+    ("flatout-net", &[REASON, &["flatout-http", "flatout-os", "flatout-handler"]]),
+    (
+        "flatout-server",
+        &[REASON, &["flatout-http", "flatout-os", "flatout-handler", "flatout-access-log", "flatout-net"]],
+    ),
+    ("flatout-upstream", &[REASON, &["flatout-http", "flatout-os", "flatout-handler", "flatout-net"]]),
+    ("flatout-client", &[REASON, &["flatout-http", "flatout-load", "flatout-os", "flatout-net"]]),
     ("flatout-data", &[REASON]),
-    ("flatout-serve", &[BASE]),
-    ("flatout-proxy", &[BASE]),
+    ("flatout-serve", &[STEP, UNITS]),
+    ("flatout-proxy", &[STEP, UNITS, &["flatout-cache"]]),
     ("flatout-template", &[&["flatout-config"]]),
     ("flatout-pages", &[STEP, &["flatout-data", "flatout-template"]]),
     ("flatout-fastcgi", &[STEP]),
     ("flatout-report", &[UNITS, &["flatout-http", "flatout-load"]]),
-    ("flatout-lab", &[BASE, &["flatout-report"]]),
-    ("flatout-suite", &[BASE, &["flatout-report", "flatout-lab"]]),
+    ("flatout-lab", LAB),
+    ("flatout-suite", &[LAB[0], LAB[1], &["flatout-lab"]]),
     ("flatout-engine", &[BASE, STEPS]),
-    ("flatout-daemon", &[BASE, STEPS, &["flatout-engine"]]),
+    ("flatout-daemon", &[BASE, STEPS, &["flatout-engine", "flatout-access-log", "flatout-server"]]),
     ("flatout-sim", &[BASE]),
     ("flatout", EVERYTHING),
     ("flatout-fuzz", EVERYTHING),
@@ -39,7 +48,15 @@ const REASON: &[&str] = &["flatout-reason"];
 const UNITS: &[&str] = &["flatout-units"];
 
 /// What a kind of step is made of that keeps no answers and drives no load.
-const STEP: &[&str] = &["flatout-reason", "flatout-http", "flatout-config", "flatout-net"];
+const STEP: &[&str] = &[
+    "flatout-reason",
+    "flatout-http",
+    "flatout-config",
+    "flatout-os",
+    "flatout-handler",
+    "flatout-net",
+    "flatout-upstream",
+];
 
 const BASE: &[&str] = &[
     "flatout-reason",
@@ -48,15 +65,29 @@ const BASE: &[&str] = &[
     "flatout-cache",
     "flatout-load",
     "flatout-config",
+    "flatout-os",
+    "flatout-handler",
     "flatout-net",
+    "flatout-upstream",
+];
+
+/// The lab connects as a client only.
+const LAB: &[&[&str]] = &[
+    &["flatout-reason", "flatout-units", "flatout-http", "flatout-load", "flatout-config", "flatout-os"],
+    &["flatout-net", "flatout-client", "flatout-report"],
 ];
 
 /// The kinds of steps, and what one of them keeps.
 const STEPS: &[&str] =
     &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-template", "flatout-pages", "flatout-fastcgi"];
 
-const EVERYTHING: &[&[&str]] =
-    &[BASE, STEPS, &["flatout-engine", "flatout-daemon", "flatout-report", "flatout-lab", "flatout-suite"]];
+const EVERYTHING: &[&[&str]] = &[
+    BASE,
+    STEPS,
+    &["flatout-access-log", "flatout-server", "flatout-engine", "flatout-daemon"],
+    LAB[1],
+    &["flatout-lab", "flatout-suite"],
+];
 
 /// Seen by tests alone.
 const ONLY_FOR_TESTS: &str = "flatout-sim";
@@ -66,6 +97,7 @@ pub(super) const PURE: &[&str] = &["flatout-http", "flatout-cache", "flatout-loa
 
 /// What a build of a pure package must not link, by whatever way.
 const IMPURE: &[&str] = &[
+    "flatout-os",
     "flatout-net",
     "tokio",
     "rustix",

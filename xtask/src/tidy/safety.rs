@@ -1,4 +1,4 @@
-//! `unsafe` stands in crates/net alone, and above each use of it stands the reason why it is sound.
+//! `unsafe` stands in crates/os alone, and above each use of it stands the reason why it is sound.
 
 use super::Finding;
 use super::source::{Kind, Source};
@@ -6,7 +6,7 @@ use super::tree::Tree;
 use std::collections::BTreeMap;
 
 /// Where `unsafe` may stand at all.
-const ALLOWED: &str = "crates/net/";
+const ALLOWED: &str = "crates/os/";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -92,7 +92,7 @@ mod tests {
             "unsafe impl Send for A {}\n",
             "fn a() {\n    // SAFETY: for the first only.\n    unsafe { b() };\n    unsafe { c() };\n}\n",
         ] {
-            assert_eq!(findings("crates/net/src/sys.rs", bad).len(), 1, "{bad}");
+            assert_eq!(findings("crates/os/src/sys.rs", bad).len(), 1, "{bad}");
         }
     }
 
@@ -104,7 +104,7 @@ mod tests {
             "// SAFETY: no shared state.\n#[allow(x)]\nunsafe impl Send for A {}\n",
             "pub unsafe fn a() {}\n",
         ] {
-            assert_eq!(findings("crates/net/src/sys.rs", good), [0; 0], "{good}");
+            assert_eq!(findings("crates/os/src/sys.rs", good), [0; 0], "{good}");
         }
     }
 }

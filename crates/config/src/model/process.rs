@@ -96,8 +96,8 @@ pub enum Protocol {
     Tls,
 }
 
-/// How sockets are opened and used, to measure what each feature is worth; see `flatout_net::socket::ListenOptions` and
-/// `flatout_net::server::Settings` for the meanings.
+/// How sockets are opened and used, to measure what each feature is worth; see `flatout_os::socket::ListenOptions` and
+/// `flatout_server::Settings` for the meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Sockets {

@@ -3,13 +3,13 @@
 use crate::Engine;
 use crate::spec::{Sources, Spec};
 use flatout_config::model::*;
+use flatout_handler::content::Offers;
+use flatout_handler::response::{Body, Response};
+use flatout_handler::{Handler as _, Reply, Request};
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::{assemble_request_head, parse_request_head};
-use flatout_net::clock::Now;
-use flatout_net::content::Offers;
-use flatout_net::handler::{Handler as _, Reply, Request};
-use flatout_net::response::{Body, Response};
+use flatout_os::clock::Now;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
 use std::fs;

@@ -7,11 +7,11 @@ use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
 use crate::outcome::RouteOutcome;
 use flatout_config::model::Respond;
+use flatout_handler::Reply;
+use flatout_handler::response::Response;
+use flatout_handler::routed::{Refusal, RoutedRequest};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
-use flatout_net::handler::Reply;
-use flatout_net::response::Response;
-use flatout_net::routed::{Refusal, RoutedRequest};
 use flatout_pages::PageFolder;
 
 impl Walk<'_> {

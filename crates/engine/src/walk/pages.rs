@@ -2,16 +2,16 @@
 
 use crate::engine::Live;
 use crate::spec::PageSpec;
+use flatout_handler::Request;
+use flatout_handler::content::Offers;
+use flatout_handler::response::{Body, Response};
+use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::Fields;
 use flatout_http::path::decode_path;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
-use flatout_net::clock::Now;
-use flatout_net::content::Offers;
-use flatout_net::handler::Request;
-use flatout_net::response::{Body, Response};
-use flatout_net::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
+use flatout_os::clock::Now;
 use flatout_serve::files::Files;
 use flatout_serve::outcome::FileOutcome;
 use std::rc::Rc;

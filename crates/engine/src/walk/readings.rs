@@ -10,9 +10,9 @@
 use super::Walk;
 use crate::outcome::RouteOutcome;
 use crate::step::{Block, Kind, Route};
+use flatout_handler::routed::Refusal;
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
-use flatout_net::routed::Refusal;
 
 /// The path as another program may interpret it.
 #[derive(Debug)]

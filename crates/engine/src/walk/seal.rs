@@ -1,8 +1,8 @@
 //! Completion of a response: its log, its site, its user, its links, and the fields that depend on the request.
 
 use super::pages::Pages;
-use flatout_net::response::Response;
-use flatout_net::routed::PendingResponse;
+use flatout_handler::response::Response;
+use flatout_handler::routed::PendingResponse;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

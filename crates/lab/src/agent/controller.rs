@@ -4,7 +4,7 @@ use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction,
 use super::frame::{AgentFrame, FrameLimits};
 use super::link::{AgentLink, LinkEnd, wait};
 use super::trust::controller_config;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use rustix::event::{PollFd, PollFlags};
 use rustls::{ServerConfig, ServerConnection};
 use serde_json::Value;

@@ -5,7 +5,7 @@ use super::frame::{AgentFrame, FrameLimits};
 use super::link::{AgentLink, LinkEnd, wait};
 use super::message::{Message, PROTOCOL};
 use super::trust::{CONTROLLER, agent_config};
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use rustls::ClientConnection;
 use rustls_pki_types::ServerName;
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! The drive of a client thread: its share of the schedule, and its record.
 
 use super::spec::BenchRequests;
+use flatout_client::{Drive, Made, RequestFailure, RequestRecord};
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
 use flatout_load::schedule::{Begin, Move, Schedule, Tally};
-use flatout_net::client::{Drive, Made, RequestFailure, RequestRecord};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -347,9 +347,10 @@ fn http2_code(code: u32, of_stream: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::kind_of;
+    use flatout_client::RequestFailure;
     use flatout_http::refusal::Refusal;
     use flatout_load::FailureKind;
-    use flatout_net::client::{RequestFailure, TlsFailure};
+    use flatout_net::tls::ClientTlsFailure;
     use rustix::io::Errno;
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
             (RequestFailure::Malformed(Refusal::StatusLine), FailureKind::BadResponse, "status_line"),
             (RequestFailure::Surplus, FailureKind::BadResponse, "surplus"),
             (RequestFailure::WrongLength, FailureKind::WrongBody, "length"),
-            (RequestFailure::Tls(TlsFailure::Name), FailureKind::Tls, "tls-name"),
+            (RequestFailure::Tls(ClientTlsFailure::Name), FailureKind::Tls, "tls-name"),
             (RequestFailure::StreamReset(7), FailureKind::Http2, "refused-stream"),
             (RequestFailure::Http2(0), FailureKind::Http2, "goaway-no-error"),
         ] {

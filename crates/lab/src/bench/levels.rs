@@ -17,9 +17,9 @@ use crate::tree::ObservedProcesses;
 use flatout_load::judge::reconcile::Reconciliation;
 use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
-    ClientReport, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
+    ClientReport, Cpu, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
-use flatout_net::procfs::{self, ProcessStat};
+use flatout_os::procfs::{self, ProcessStat, read_tcp_counters};
 use std::time::{Instant, SystemTime};
 
 /// Gap between two levels that agents start together.
@@ -106,7 +106,7 @@ impl Bench {
             counter_source.open().map_err(BenchError::ServerCounters)?;
         }
         // As many connections as the system permits; with too few, failures are named fd-unavail.
-        let _limit = flatout_net::socket::raise_descriptor_limit();
+        let _limit = flatout_os::socket::raise_descriptor_limit();
         let http2_streams = match ask.speech.version {
             HttpVersion::Http2 { streams } => Some(streams.max(1)),
             HttpVersion::Http10 | HttpVersion::Http11 => None,
@@ -261,13 +261,13 @@ impl Bench {
     fn look(&self) -> Before {
         Before {
             server: self.server.as_ref().ok().map(|target| (target.snapshot(), target.status())),
-            kernel: procfs::read_kernel_counters(),
+            kernel: read_kernel_report(),
             crowd: CrowdWatch::begin(),
         }
     }
 
     fn look_back(&mut self, before: Before, seen: &ObservedProcesses, span: &SpanResult) -> Around {
-        let kernel = before.kernel.and_then(|before| Some(procfs::read_kernel_counters()?.since(before)));
+        let kernel = before.kernel.and_then(|before| Some(read_kernel_report()?.since(before)));
         let (mut used, mut status) = (None, None);
         if let (Ok(target), Some((snapshot, status_before))) = (&self.server, before.server) {
             used = Some(target.snapshot().since(&snapshot, seen));
@@ -285,7 +285,7 @@ impl Bench {
             let whole_ns = span.whole_ns.max(1) as f64;
             let wait_cores = used.wait_ns as f64 / whole_ns;
             ServerReport {
-                cpu: status.ticks.since(status_before.ticks).split(server_cpu_ns),
+                cpu: Cpu::split(server_cpu_ns, status.ticks.since(status_before.ticks).user_share()),
                 cpu_ns_per_response: per_response(server_cpu_ns, span.answers_whole()),
                 cores_used: server_cpu_ns as f64 / whole_ns,
                 memory_bytes: Some(status.memory_bytes),
@@ -496,6 +496,13 @@ fn nanoseconds(since: Instant) -> u64 {
 }
 
 /// The wall clock, only for the date of a run; nothing is measured with it.
+/// The TCP counters of the network namespace since boot; `None` if the kernel lacks them.
+fn read_kernel_report() -> Option<KernelReport> {
+    let names = ["RetransSegs", "ListenOverflows", "ListenDrops", "AttemptFails", "EstabResets"];
+    let [tcp_retransmits, listen_overflows, listen_drops, connect_failures, resets] = read_tcp_counters(names)?;
+    Some(KernelReport { tcp_retransmits, listen_overflows, listen_drops, connect_failures, resets })
+}
+
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64

@@ -11,10 +11,10 @@ use super::{BenchRequests, drive};
 use crate::cores::Placement;
 use crate::limits::responder::{Responder, ResponderPlan, ResponderReply};
 use crate::request::{ConnectionUse, HttpVersion, Outline};
+use flatout_client::PreparedRequest;
 use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 use flatout_load::plan::{Plan, Stop, Visit};
 use flatout_load::report::LimitReport;
-use flatout_net::client::PreparedRequest;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Size above which bodies are sent from a file, in bytes. In our measurements a send from memory is cheaper up to 16

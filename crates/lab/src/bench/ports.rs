@@ -1,7 +1,7 @@
 //! A check that local ports suffice for a plan's connections, before it opens them.
 
 use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
-use flatout_net::procfs::sysctl;
+use flatout_os::procfs::sysctl;
 use std::net::{IpAddr, SocketAddr};
 
 /// How long a used port is unavailable for the same server, in seconds (TIME-WAIT, RFC 9293 §3.6.1; 60 s on Linux).

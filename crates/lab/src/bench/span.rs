@@ -10,15 +10,15 @@ use super::drive::{
 use super::progress::{Live, Phase, ProgressReceiver};
 use crate::cgroup::HeldBack;
 use crate::cores::Placement;
+use flatout_client::{ClientSettings, ClientTls, PreparedRequest, Sources, WorkerReport, run_worker};
 use flatout_load::judge::steady::WarmupDetector;
 use flatout_load::judge::tight::TightWatch;
 use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
 use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
-use flatout_net::client::{ClientSettings, ClientTls, PreparedRequest, Sources, WorkerReport, run_worker};
-use flatout_net::clock::precise_ns;
-use flatout_net::procfs::{ProcessStat, read_sched_time};
+use flatout_os::clock::precise_ns;
+use flatout_os::procfs::{ProcessStat, read_sched_time};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -178,7 +178,11 @@ pub(crate) fn run_span(
             let wait_ns = waited_ns().saturating_sub(wait_before_ns);
             let ticks = ticks().since(ticks_before);
             drop(ended);
-            report.map(|report| ThreadOutcome { cpu: ticks.split(report.counted.work_ns), report, wait_ns })
+            report.map(|report| ThreadOutcome {
+                cpu: Cpu::split(report.counted.work_ns, ticks.user_share()),
+                report,
+                wait_ns,
+            })
         });
         match thread {
             Ok(thread) => threads.push(thread),

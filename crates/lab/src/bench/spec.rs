@@ -2,10 +2,10 @@
 
 use super::BenchError;
 use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
+use flatout_client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRequest};
 use flatout_http::url::Url;
 use flatout_load::plan::{Plan, Visit};
 use flatout_load::workload::{Address, Method, Replay, Workload, WorkloadEntry};
-use flatout_net::client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRequest};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -3,7 +3,7 @@
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
 use crate::cores::pin_to_core;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};

@@ -13,7 +13,7 @@ mod worker;
 pub use reply::{MEMORY_BYTES_MAX, ResponderReply};
 
 use crate::cores::Placement;
-use flatout_net::procfs;
+use flatout_os::procfs;
 use reply::ReplyError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 use std::io;
@@ -126,10 +126,10 @@ fn listen_at(address: SocketAddr, closes: bool, lends: bool) -> io::Result<Owned
     sockopt::set_socket_reuseport(&listener, true)?;
     if closes {
         // The connection is then accepted together with its request: no wait between accept and receive.
-        flatout_net::socket::set_tcp_defer_accept(listener.as_fd(), DEFER_ACCEPT_S)?;
+        flatout_os::socket::set_tcp_defer_accept(listener.as_fd(), DEFER_ACCEPT_S)?;
     }
     if lends {
-        flatout_net::socket::set_zerocopy(listener.as_fd())?;
+        flatout_os::socket::set_zerocopy(listener.as_fd())?;
     }
     bind(&listener, &address)?;
     listen(&listener, BACKLOG)?;

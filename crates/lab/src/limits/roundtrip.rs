@@ -3,7 +3,7 @@
 use super::{Measure, Readings, Setting};
 use crate::cores::pin_to_core;
 use flatout_load::record::TIME_NS_MAX;
-use flatout_net::clock::precise_ns;
+use flatout_os::clock::precise_ns;
 use hdrhistogram::Histogram;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

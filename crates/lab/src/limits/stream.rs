@@ -3,8 +3,8 @@
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
 use crate::cores::pin_to_core;
-use flatout_net::client::thread_cpu_ns;
-use flatout_net::clock::precise_ns;
+use flatout_client::thread_cpu_ns;
+use flatout_os::clock::precise_ns;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -159,6 +159,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
+    /// Splits a time of both modes; `user_share` is between 0 and 1.
+    pub fn split(cpu_ns: u64, user_share: f64) -> Self {
+        let user_ns = ((cpu_ns as f64 * user_share) as u64).min(cpu_ns);
+        Self { user_ns, system_ns: cpu_ns - user_ns }
+    }
+
     /// Both together.
     pub const fn total_ns(&self) -> u64 {
         self.user_ns + self.system_ns

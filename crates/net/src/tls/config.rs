@@ -11,10 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The name of HTTP/2 in ALPN (RFC 9113 §3.2).
-pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
+pub const ALPN_HTTP2: &[u8] = b"h2";
 
 /// The name of HTTP/1.1 in ALPN (RFC 7301 §6). Also used for clients that offer nothing.
-pub(crate) const ALPN_HTTP11: &[u8] = b"http/1.1";
+pub const ALPN_HTTP11: &[u8] = b"http/1.1";
 
 /// Tickets sent after a full TLS 1.3 handshake. A client uses each once and receives another with each resumption. An
 /// HTTP/2 client opens one connection and needs one; browsers that open several at once for HTTP/1.1 need two.
@@ -70,7 +70,8 @@ impl TlsServer {
         Ok(sites.iter().filter_map(|site| warn_of(site, unix_s)).collect())
     }
 
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+    /// The configuration of a new session.
+    pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
 }

@@ -24,7 +24,7 @@ flatout_reason::reasons! {
 
 impl TlsFailure {
     /// The failure for an error of rustls.
-    pub(crate) fn of(error: &Error) -> Self {
+    pub fn of(error: &Error) -> Self {
         match error {
             Error::PeerIncompatible(why) => match why {
                 PeerIncompatible::NoCipherSuitesInCommon => Self::NoCommonCipher,

@@ -1,20 +1,21 @@
-//! TLS for the server, by rustls: certificates by name, sessions over non-blocking sockets, and named failures.
+//! TLS by rustls: certificates by name for servers, verification for clients, and named failures.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`certificate`] | a site's certificate and key, parsed and validated |
 //! | [`config`] | shared by all workers: certificates by name, ticket keys, protocols |
-//! | `session` | one connection's session over a non-blocking socket |
-//! | [`failure`] | failures of handshakes and records |
+//! | [`failure`] | failures of handshakes and records with clients |
+//! | [`client`] | sessions with servers: authorities, verification, failures |
 //!
 //! Absent by design: reading and watching files, requesting certificates from a CA, client certificates, and early
 //! data, which can be replayed.
 
 pub mod certificate;
+pub mod client;
 pub mod config;
 pub mod failure;
-pub(crate) mod session;
 
 pub use certificate::{CertificateError, CertificateWarning, SiteCertificate};
+pub use client::{ClientTlsError, ClientTlsFailure};
 pub use config::TlsServer;
 pub use failure::TlsFailure;

@@ -3,7 +3,7 @@
 use super::Api;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::NativeError;
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use jiff::civil::DateTime;
 use jiff::fmt::rfc2822;
 use jiff::tz::TimeZone;

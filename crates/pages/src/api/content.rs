@@ -9,7 +9,7 @@ use super::reads;
 use super::refusal::{PageRefusal, RefusalCell};
 use crate::exchange::{Beside, Exchange, Held};
 use crate::sandbox::wait::NativeError;
-use flatout_net::content::{Offers, RequestContent};
+use flatout_handler::content::{Offers, RequestContent};
 use mlua::{Lua, Table};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -6,12 +6,12 @@ use super::field::is_value;
 use super::response::number;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::{Made, NativeError, Wanted};
+use flatout_handler::shared::SharedBytes;
 use flatout_http::head::FieldStorage;
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::is_token;
 use flatout_http::url::OriginAddress;
-use flatout_net::origin::{Incoming, IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
-use flatout_net::shared::SharedBytes;
+use flatout_upstream::origin::{Incoming, IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
 use mlua::{IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 

@@ -5,7 +5,7 @@ use super::policy::parse_seconds;
 use crate::sandbox::Sandbox;
 use crate::sandbox::wait::NativeError;
 use flatout_data::{KvError, KvValue};
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use mlua::{Lua, LuaString, Value};
 use std::rc::Rc;
 

@@ -14,7 +14,7 @@ use crate::exchange::facts::RequestFacts;
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::{NativeError, wanted};
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use mlua::{Lua, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::content::{ReadForm, known_form};
 use crate::exchange::Exchange;
 use crate::sandbox::wait::NativeError;
 use crate::sandbox::{MemoryCheck, Sandbox};
-use flatout_net::spool::Spool;
+use flatout_os::spool::Spool;
 use mlua::{Function, Lua, Table};
 use std::rc::Rc;
 

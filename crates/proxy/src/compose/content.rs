@@ -1,9 +1,9 @@
 //! Reading the content of a page or a part, up to a limit.
 
-use flatout_net::ending::CloseReason;
-use flatout_net::response::{Body, FileBody, Segment};
-use flatout_net::shared::SharedBytes;
-use flatout_net::stream::{ContentEvent, ContentSource, Stream};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::response::{Body, FileBody, Segment};
+use flatout_handler::shared::SharedBytes;
+use flatout_handler::stream::{ContentEvent, ContentSource, Stream};
 use rustix::io::{Errno, pread};
 use std::future::poll_fn;
 use std::task::{Context, Poll};

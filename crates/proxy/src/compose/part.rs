@@ -6,12 +6,12 @@ use crate::query::{Query, locator};
 use crate::store::ObjectKey;
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Intake, decide_request};
+use flatout_handler::Request;
+use flatout_handler::content::Offers;
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
-use flatout_net::content::Offers;
-use flatout_net::handler::Request;
 use std::rc::Rc;
 
 /// Client fields omitted from requests for parts: those that identify the client, since parts are shared; those that

@@ -1,8 +1,8 @@
 use super::{FetchJoin, FetchState, FillHead, FillWriter, Fills, Interest};
 use crate::meta::tests::meta;
-use flatout_net::ending::CloseReason;
-use flatout_net::response::Segment;
-use flatout_net::stream::{ContentEvent, ContentSource};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::response::Segment;
+use flatout_handler::stream::{ContentEvent, ContentSource};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};

@@ -4,8 +4,8 @@ use super::names::{FieldClass, Name};
 use super::write_line;
 use flatout_config::model::{FieldOp, Text, TextPart, Variable};
 use flatout_config::parse_field_text;
+use flatout_handler::Request;
 use flatout_http::target::Target;
-use flatout_net::handler::Request;
 
 /// Operations in written order. Those on connection or framing fields have no effect.
 #[derive(Clone, Copy, Debug)]

@@ -6,12 +6,12 @@ use super::{ConnectionNames, elements, write_line};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
 use flatout_config::model::{HostField, Origin, Proxy, is_trusted};
+use flatout_handler::Request;
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_http::token::{is_token, parse_decimal, trim};
-use flatout_net::handler::Request;
 use std::io::Write as _;
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! Retry decision (RFC 9110 §9.2.2).
 
-use flatout_net::origin::request::is_idempotent;
+use flatout_upstream::origin::request::is_idempotent;
 
 /// Progress of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 use super::{Passage, Return, Strip, write_request_lines, write_response_lines, write_trailer_lines};
 use crate::outcome::ForwardOutcome;
 use flatout_config::model::{Cidr, FieldOp, Forwarded, HostField, Origin, Proxy};
+use flatout_handler::Request;
+use flatout_handler::content::Offers;
 use flatout_http::date::format_date;
 use flatout_http::framing::Version;
 use flatout_http::head::{FieldStorage, Fields, Header, parse_fields};
 use flatout_http::limits::Limits;
 use flatout_http::request::{RequestHead, assemble_request_head, parse_request_head};
-use flatout_net::content::Offers;
-use flatout_net::handler::Request;
 use proptest::prelude::{prop_assert, proptest};
 
 fn origin() -> Origin {

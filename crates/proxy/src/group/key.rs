@@ -3,8 +3,8 @@
 use super::hash_key;
 use crate::forward::effective_host;
 use flatout_config::model::{Balance, HashKey};
+use flatout_handler::Request;
 use flatout_http::cookie::cookies;
-use flatout_net::handler::Request;
 
 /// Separator of the parts of a key; no part contains it.
 const APART: u8 = b'\n';
@@ -60,11 +60,11 @@ fn find_cookie<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
 mod tests {
     use super::hash_request;
     use flatout_config::model::{Balance, HashKey};
+    use flatout_handler::Request;
+    use flatout_handler::content::Offers;
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
-    use flatout_net::content::Offers;
-    use flatout_net::handler::Request;
 
     fn hash(key: &HashKey, target: &str, lines: &str, client: &str) -> u64 {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n");

@@ -19,13 +19,13 @@ use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::Lookup;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
+use flatout_handler::response::Response;
+use flatout_handler::routed::{HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
 use flatout_http::request::Method;
-use flatout_net::clock::{Now, precise_ns};
-use flatout_net::origin::{
+use flatout_os::clock::{Now, precise_ns};
+use flatout_upstream::origin::{
     ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
 };
-use flatout_net::response::Response;
-use flatout_net::routed::{HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

@@ -18,9 +18,9 @@ use flatout_cache::decision::{Verdict, decide_miss};
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
-use flatout_net::clock::Now;
-use flatout_net::response::Response;
-use flatout_net::routed::Refusal;
+use flatout_handler::response::Response;
+use flatout_handler::routed::Refusal;
+use flatout_os::clock::Now;
 use std::rc::Rc;
 use std::sync::Arc;
 

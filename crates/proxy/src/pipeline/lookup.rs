@@ -16,7 +16,7 @@ use flatout_cache::reason::Lookup;
 use flatout_cache::validate::Conditions;
 use flatout_cache::vary::{has_cookie_rules, matches_language, write_variant_key};
 use flatout_http::ranges::ByteRange;
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;

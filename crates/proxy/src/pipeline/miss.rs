@@ -6,7 +6,7 @@ use super::{Next, Pipeline, Step};
 use flatout_cache::decision::may_wait;
 use flatout_cache::reason::Lookup;
 use flatout_cache::validate::Conditions;
-use flatout_net::clock::Now;
+use flatout_os::clock::Now;
 use std::ops::ControlFlow;
 
 /// The required upstream request.

@@ -19,10 +19,10 @@ use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::storable::{Storing, decide_response};
 use flatout_cache::stored::Stored;
 use flatout_cache::validate::{HeadEffect, decide_head};
-use flatout_net::clock::Now;
-use flatout_net::origin::{Incoming, OutgoingContent};
-use flatout_net::response::Response;
-use flatout_net::routed::{HeaderPolicy, Refusal};
+use flatout_handler::response::Response;
+use flatout_handler::routed::{HeaderPolicy, Refusal};
+use flatout_os::clock::Now;
+use flatout_upstream::origin::{Incoming, OutgoingContent};
 use std::rc::Rc;
 use std::sync::Arc;
 

@@ -8,10 +8,10 @@ use crate::worker::ProxyWorker;
 use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::reason::Lookup;
 use flatout_cache::tags::{parse_tags, write_group_tag};
-use flatout_net::origin::Incoming;
-use flatout_net::response::{Body, Head, Response};
-use flatout_net::routed::Refusal;
-use flatout_net::shared::SharedBytes;
+use flatout_handler::response::{Body, Head, Response};
+use flatout_handler::routed::Refusal;
+use flatout_handler::shared::SharedBytes;
+use flatout_upstream::origin::Incoming;
 use std::rc::Rc;
 use std::sync::Arc;
 

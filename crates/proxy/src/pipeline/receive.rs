@@ -18,8 +18,8 @@ use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
-use flatout_net::response::Response;
-use flatout_net::routed::{Handling, Refusal, RoutedRequest};
+use flatout_handler::response::Response;
+use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 

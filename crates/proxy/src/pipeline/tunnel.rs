@@ -1,8 +1,8 @@
 //! Tunnels of upgraded connections.
 
 use crate::exchange::Hold;
-use flatout_net::ending::CloseReason;
-use flatout_net::stream::Duplex;
+use flatout_handler::ending::CloseReason;
+use flatout_handler::stream::Duplex;
 use std::cell::Cell;
 use std::io;
 use std::pin::{Pin, pin};

@@ -3,7 +3,7 @@
 pub use crate::store::folder::BodyFile;
 
 use crate::store::seal::ChunkSums;
-use flatout_net::budget::{Budget, BudgetUser, Held};
+use flatout_handler::budget::{Budget, BudgetUser, Held};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 use std::ops::Range;

@@ -7,7 +7,7 @@
 //! All shards share one queue: only insertions lock it, and its sums are exact.
 
 use crate::store::object::Object;
-use flatout_net::budget::Budget;
+use flatout_handler::budget::Budget;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

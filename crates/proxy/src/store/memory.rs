@@ -4,7 +4,7 @@ use crate::store::eviction::{Bounds, EvictionQueue};
 use crate::store::hold;
 use crate::store::object::{Bucket, Object, ObjectKey};
 use crate::store::released::Released;
-use flatout_net::budget::Budget;
+use flatout_handler::budget::Budget;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -2,7 +2,7 @@
 
 use crate::store::body::StoredBody;
 use crate::store::purge::{Purged, Subject, tag_hash};
-use flatout_net::huge::HUGE_PAGE_BYTES;
+use flatout_os::huge::HUGE_PAGE_BYTES;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 
 use crate::store::body::StoredBody;
 use crate::store::hold;
-use flatout_net::budget::{Budget, BudgetUser, Held};
+use flatout_handler::budget::{Budget, BudgetUser, Held};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
@@ -49,7 +49,7 @@ impl Released {
 mod tests {
     use super::Released;
     use crate::store::body::StoredBody;
-    use flatout_net::budget::{Budget, BudgetUser};
+    use flatout_handler::budget::{Budget, BudgetUser};
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Statistics of the store.
 
-use flatout_net::budget::BudgetUser;
+use flatout_handler::budget::BudgetUser;
 
 /// Statistics of the whole store. Event counters start with the process.
 #[derive(Clone, Debug, PartialEq, Eq)]

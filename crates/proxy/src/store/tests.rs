@@ -4,7 +4,7 @@ use crate::store::{
     INLINE_BYTES_MAX, Inserted, Marker, Meta, NotKept, Object, ObjectKey, Purge, Purged, Store, StoreSettings,
     StoredBody,
 };
-use flatout_net::budget::BudgetUser;
+use flatout_handler::budget::BudgetUser;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

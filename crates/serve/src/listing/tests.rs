@@ -3,7 +3,7 @@
 use super::order::{By, ListingOrder};
 use super::{Format, ListingQuery, content_type, make};
 use crate::version::tests::temporary_folder;
-use flatout_net::root::Root;
+use flatout_os::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use std::ffi::OsStr;

@@ -2,7 +2,7 @@
 //!
 //! Orphaned ones become children of this process (it requests that from the kernel), so none can escape.
 
-use flatout_net::procfs::{ProcessStat, read_process_status, read_processes};
+use flatout_os::procfs::{ProcessStat, read_process_status, read_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use std::collections::{BTreeMap, BTreeSet};
 

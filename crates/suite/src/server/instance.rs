@@ -225,7 +225,7 @@ fn free(launch: &Launch) -> Result<(), Why> {
     match TcpListener::bind(launch.address) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let holder = flatout_net::socket::find_port_owner(launch.address.port());
+            let holder = flatout_os::socket::find_port_owner(launch.address.port());
             let holder = holder.map_or_else(String::new, |(pid, name)| format!(" by {name} (process {pid})"));
             Err(Reason::PortTaken.why(format!("{}: port {} is already in use{holder}", launch.name, launch.address)))
         }

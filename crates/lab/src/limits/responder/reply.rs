@@ -3,7 +3,7 @@
 //! Owed responses form an endless stream with the response's length as its period. So a connection's position is one
 //! number: the bytes it is still owed.
 
-use flatout_net::socket::send_zerocopy;
+use flatout_os::socket::send_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};

@@ -2,7 +2,7 @@
 
 use super::connection::ResponderConnection;
 use super::reply::Assembled;
-use flatout_net::socket::take_zerocopy_notices;
+use flatout_os::socket::take_zerocopy_notices;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};

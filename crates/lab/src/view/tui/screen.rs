@@ -5,8 +5,8 @@
 
 use super::{DisplayState, RunProgress, draw};
 use crate::bench::{Live, Phase, ProgressReceiver};
+use flatout_client::watch_endings;
 use flatout_load::plan::Plan;
-use flatout_net::client::watch_endings;
 use flatout_report::style::Style;
 use flatout_report::verdict;
 use ratatui::Terminal;

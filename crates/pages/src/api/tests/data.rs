@@ -4,7 +4,7 @@ use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
 use crate::open::database_limits;
 use flatout_data::{Database, Limits};
-use flatout_net::routed::Refusal;
+use flatout_handler::routed::Refusal;
 
 #[test]
 fn values_among_workers() {

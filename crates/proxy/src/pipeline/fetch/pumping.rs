@@ -5,9 +5,9 @@ use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::store::NewBody;
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
-use flatout_net::budget::{BudgetUser, PIECE_BYTES_MAX};
-use flatout_net::origin::{IncomingBody, IncomingPiece, OriginClient};
-use flatout_net::shared::SharedBytes;
+use flatout_handler::budget::{BudgetUser, PIECE_BYTES_MAX};
+use flatout_handler::shared::SharedBytes;
+use flatout_upstream::origin::{IncomingBody, IncomingPiece, OriginClient};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ mod tests {
     use super::Pumping;
     use crate::fill::{FetchJoin, Fills};
     use flatout_cache::reason::NoStore;
-    use flatout_net::stream::{ContentEvent, ContentSource as _};
+    use flatout_handler::stream::{ContentEvent, ContentSource as _};
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};
 

@@ -1,0 +1,349 @@
+//! The HTTP/1 loop of a slot: connect, exchange bursts, close, repeat.
+
+use super::content::check;
+use super::link::Link;
+use super::reader::ResponseReader;
+use super::slot::ClientSlot;
+use super::worker::{Alarm, ClientShared, failure_of};
+use super::{Drive, Made, PreparedRequest, RequestFailure, RequestRecord};
+use flatout_load::schedule::Begin;
+use flatout_os::clock::precise_ns;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// A burst in progress.
+struct Burst {
+    begin: Begin,
+    begun_ns: u64,
+    /// When it was sent; 0 before that.
+    sent_ns: u64,
+    sent_bytes: usize,
+    made: Option<Made>,
+    /// Table index of the first request.
+    first: u32,
+}
+
+/// Buffers that a slot reuses for each burst, so that none allocates.
+#[derive(Default)]
+struct Pipeline {
+    /// Table indexes of the requests of a multi-request burst.
+    requests: Vec<u32>,
+    /// The bytes of all its requests.
+    bytes: Vec<u8>,
+}
+
+/// The result of a burst with complete responses.
+struct Answered {
+    ended_ns: u64,
+    /// True if the connection can be reused.
+    is_open: bool,
+    /// True if only the server prevents reuse.
+    server_closed: bool,
+}
+
+/// The event that wakes an idle slot.
+enum Woken {
+    Begin(Begin),
+    /// The connection is unusable; a burst may have arrived at the same time.
+    Lost(Option<Begin>),
+    /// The connection is to be closed.
+    Closed,
+}
+
+/// Runs a slot until the runtime is dropped.
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, slot: Rc<ClientSlot>) {
+    let _alarm = Alarm(Rc::clone(&shared));
+    let mut pipeline = Pipeline::default();
+    let mut is_reconnect = false;
+    let mut next: Option<Begin> = None;
+    // Each iteration is one connection.
+    loop {
+        let begin = match next.take().or_else(|| slot.take()) {
+            Some(begin) => begin,
+            None => slot.wait().await,
+        };
+        // A pending close concerned the previous connection.
+        slot.take_close();
+        let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
+        shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
+        let opened = {
+            let bytes = bytes_of(&shared, &burst, &pipeline);
+            Link::open(&shared, &slot, bytes, burst.begun_ns, is_reconnect).await
+        };
+        is_reconnect = false;
+        match opened {
+            Ok(opened) => {
+                shared.drive.borrow_mut().handle_connected(slot.index, &opened.made, opened.sent_ns);
+                (burst.made, burst.sent_ns) = (Some(opened.made), opened.sent_ns);
+                let mut link = opened.link;
+                let left = run_connection(&shared, &slot, &mut link, burst, &mut pipeline).await;
+                slot.deadline.forget();
+                link.open.by_server.set(left.by_server);
+                drop(link);
+                (next, is_reconnect) = (left.next, left.by_server);
+                if left.asks {
+                    next = next.or_else(|| shared.dispatch(left.ended_ns, Some(slot.index)));
+                }
+            }
+            Err(failure) => {
+                let failure = failure_of(&slot, failure);
+                slot.deadline.forget();
+                let ended_ns = precise_ns();
+                fail_from(&shared, &burst, &pipeline, 0, failure, ended_ns, &ResponseReader::new());
+                next = shared.after_failure(slot.index, ended_ns, false);
+            }
+        }
+    }
+}
+
+/// How a connection was left.
+struct Left {
+    /// The slot's next burst, if known.
+    next: Option<Begin>,
+    /// True if the slot must still request its next burst.
+    asks: bool,
+    ended_ns: u64,
+    /// True if the server closed it although it was reusable.
+    by_server: bool,
+}
+
+/// Sends and reads until the connection is left.
+async fn run_connection<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    link: &mut Link<D>,
+    mut burst: Burst,
+    pipeline: &mut Pipeline,
+) -> Left {
+    let mut reader = ResponseReader::new();
+    loop {
+        let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
+            Err((nth, failure)) => {
+                let failure = failure_of(slot, failure);
+                let ended_ns = precise_ns();
+                fail_from(shared, &burst, pipeline, nth, failure, ended_ns, &reader);
+                let next = shared.after_failure(slot.index, ended_ns, true);
+                return Left { next, asks: false, ended_ns, by_server: false };
+            }
+            Ok(answered) => {
+                slot.deadline.clear();
+                let next = shared.after_answers(slot.index, answered.ended_ns, answered.is_open);
+                if !answered.is_open {
+                    let (ended_ns, by_server) = (answered.ended_ns, answered.server_closed);
+                    return Left { next, asks: false, ended_ns, by_server };
+                }
+                match next {
+                    // The end of one burst is the start of the next: one clock reading for both.
+                    Some(begin) => (begin, answered.ended_ns),
+                    None => match wait_begin_or_loss(shared, slot, link).await {
+                        Woken::Begin(begin) => (begin, precise_ns()),
+                        Woken::Closed => {
+                            return Left { next: None, asks: false, ended_ns: precise_ns(), by_server: false };
+                        }
+                        Woken::Lost(next) => {
+                            if next.is_none() {
+                                shared.drive.borrow_mut().handle_closed(slot.index);
+                            }
+                            return Left { next, asks: next.is_none(), ended_ns: precise_ns(), by_server: true };
+                        }
+                    },
+                }
+            }
+        };
+        if begin.connect {
+            return Left { next: Some(begin), asks: false, ended_ns: begun_ns, by_server: false };
+        }
+        burst = begin_burst(shared, begin, begun_ns, pipeline);
+    }
+}
+
+/// Sends one burst and reads its responses; the error has the index of the failed request.
+async fn exchange<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    link: &mut Link<D>,
+    reader: &mut ResponseReader,
+    burst: &mut Burst,
+    pipeline: &Pipeline,
+) -> Result<Answered, (u32, RequestFailure)> {
+    let count = burst.begin.burst.max(1);
+    if burst.sent_ns == 0 {
+        burst.sent_ns = burst.begun_ns;
+    }
+    slot.deadline.set(burst.sent_ns.saturating_add(shared.settings.request_timeout_ns));
+    let bytes = bytes_of(shared, burst, pipeline);
+    let mut sent_bytes = 0;
+    let sent = link.send(bytes, &mut sent_bytes).await;
+    burst.sent_bytes = sent_bytes;
+    sent.map_err(|failure| (0, failure))?;
+    for nth in 0..count {
+        let index = request_of(burst, pipeline, nth);
+        let request = &shared.settings.requests[index as usize];
+        let (is_last, more_due) = (is_last(&burst.begin, nth), nth + 1 < count);
+        reader.begin(request.is_head, is_last, more_due, shared.sampling.next());
+        let mut first_byte_ns = 0;
+        let mut server_closed = false;
+        let mut answer = match nth {
+            0 => None,
+            _ => reader.read_stash(shared.room.borrow_mut().parts(index).1).map_err(|failure| (nth, failure))?,
+        };
+        while answer.is_none() {
+            let received = link.receive(shared, reader, index).await.map_err(|failure| (nth, failure))?;
+            (answer, server_closed) = (received.answer, received.server_closed);
+            if answer.is_none() && first_byte_ns == 0 {
+                first_byte_ns = precise_ns();
+            }
+        }
+        let Some(answer) = answer else { return Err((nth, RequestFailure::ClosedEarly)) };
+        let ended_ns = precise_ns();
+        let received = reader.received();
+        let digest = reader.take_digest();
+        let is_digested = digest.is_some();
+        let result = check(request, answer.status, received.body_bytes, digest);
+        link.open.replies.set(link.open.replies.get() + 1);
+        let ended = RequestRecord {
+            is_digested,
+            first_byte_ns: if first_byte_ns == 0 { ended_ns } else { first_byte_ns },
+            head_bytes: received.total_bytes - received.body_bytes,
+            body_bytes: received.body_bytes,
+            interim_responses: received.interim_responses,
+            ..ended_of(shared, burst, pipeline, nth, result, ended_ns)
+        };
+        shared.drive.borrow_mut().handle_ended(&ended);
+        let may_go_on = answer.persistent && !server_closed;
+        if !more_due {
+            // Closing on request is not a failure of the server.
+            return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
+        }
+        if !answer.persistent {
+            // The other requests get no response: the server announced that it would close.
+            return Err((nth + 1, RequestFailure::ClosedEarly));
+        }
+    }
+    Err((0, RequestFailure::ClosedEarly))
+}
+
+fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
+    let mut drive = shared.drive.borrow_mut();
+    if drive.handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
+    let requests = &shared.settings.requests;
+    // A drive that chooses an index out of range is defective; it must not cause a panic here.
+    let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
+    let first = choose(0);
+    if begin.burst > 1 {
+        pipeline.requests.clear();
+        pipeline.bytes.clear();
+        for nth in 0..begin.burst {
+            let index = if nth == 0 { first } else { choose(nth) };
+            pipeline.requests.push(index);
+            pipeline.bytes.extend_from_slice(requests[index as usize].bytes(is_last(&begin, nth)));
+        }
+    }
+    Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first }
+}
+
+const fn is_last(begin: &Begin, nth: u32) -> bool {
+    begin.closes && nth + 1 >= begin.burst
+}
+
+fn request_of(burst: &Burst, pipeline: &Pipeline, nth: u32) -> u32 {
+    if burst.begin.burst > 1 { pipeline.requests[nth as usize] } else { burst.first }
+}
+
+fn prepared<'a, D: Drive>(
+    shared: &'a ClientShared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+) -> &'a PreparedRequest {
+    &shared.settings.requests[request_of(burst, pipeline, nth) as usize]
+}
+
+fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
+    if burst.begin.burst > 1 {
+        &pipeline.bytes
+    } else {
+        shared.settings.requests[burst.first as usize].bytes(burst.begin.closes)
+    }
+}
+
+/// The record of one request of a burst, without its response.
+fn ended_of<D: Drive>(
+    shared: &ClientShared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+    result: Result<u16, RequestFailure>,
+    ended_ns: u64,
+) -> RequestRecord {
+    let length = |nth| prepared(shared, burst, pipeline, nth).bytes(is_last(&burst.begin, nth)).len();
+    let before: usize = (0..nth).map(length).sum();
+    let whole = length(nth);
+    let sent_bytes = burst.sent_bytes.saturating_sub(before).min(whole);
+    RequestRecord {
+        begin: burst.begin,
+        request: request_of(burst, pipeline, nth),
+        begun_ns: burst.begun_ns,
+        sent_ns: if burst.sent_ns == 0 { ended_ns } else { burst.sent_ns },
+        first_byte_ns: ended_ns,
+        ended_ns,
+        made: burst.made.filter(|_| nth == 0),
+        result,
+        is_digested: false,
+        is_sent: sent_bytes == whole,
+        sent_bytes: sent_bytes as u64,
+        head_bytes: 0,
+        body_bytes: 0,
+        interim_responses: 0,
+    }
+}
+
+/// Reports the `nth` request of a burst and all later ones as failed; for the `nth`, with the partial response in the
+/// reader.
+fn fail_from<D: Drive>(
+    shared: &ClientShared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    nth: u32,
+    failure: RequestFailure,
+    ended_ns: u64,
+    reader: &ResponseReader,
+) {
+    let mut drive = shared.drive.borrow_mut();
+    for later in nth..burst.begin.burst.max(1) {
+        let mut ended = ended_of(shared, burst, pipeline, later, Err(failure), ended_ns);
+        // Responses are read only after everything was sent.
+        if later == nth && ended.is_sent && reader.is_due() {
+            let received = reader.received();
+            ended.head_bytes = received.total_bytes.saturating_sub(received.body_bytes);
+            ended.body_bytes = received.body_bytes;
+            ended.interim_responses = received.interim_responses;
+        }
+        drive.handle_ended(&ended);
+    }
+}
+
+/// Waits until the slot receives a burst or its connection becomes unusable.
+async fn wait_begin_or_loss<D: Drive + 'static>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    link: &mut Link<D>,
+) -> Woken {
+    poll_fn(|context| {
+        if link.poll_lost(context, shared).is_ready() {
+            return Poll::Ready(Woken::Lost(slot.take()));
+        }
+        if let Some(begin) = slot.take() {
+            Poll::Ready(Woken::Begin(begin))
+        } else if slot.take_close() {
+            Poll::Ready(Woken::Closed)
+        } else {
+            slot.register(context);
+            Poll::Pending
+        }
+    })
+    .await
+}

@@ -1,0 +1,164 @@
+//! Creates sockets, chooses source addresses and starts connections.
+
+use super::Sources;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Source addresses tried before a connection fails, if the client chooses them. One address has about 28,000 ports
+/// per target, and on loopback a used one is free again after a second (`net.ipv4.tcp_tw_reuse`), so a few addresses
+/// cover any observed rate; 16 leaves a margin.
+const SOURCES_TRIED_MAX: u32 = 16;
+
+/// Connections per source address before the next one is used, if the client chooses them. Linux first searches half
+/// of the ports (those of one parity), and once these 14,000 or so are taken, each connect walks through all of them:
+/// with 18,000 connections from one address a client stalled for seconds.
+const CONNECTIONS_A_SOURCE: u32 = 10_000;
+
+/// Upper bound of source addresses: the host parts of 127.0.0.0/16 except the first and the last.
+const SOURCES_MAX: u32 = 65_534;
+
+/// Opens one worker's connections to one address.
+#[derive(Debug)]
+pub(super) struct Connector {
+    address: SocketAddr,
+    sources: Sources,
+    /// Host part of the source address 127.0.x.y; 0 lets the kernel choose.
+    source: Cell<u32>,
+    /// Connections started from that address.
+    begun: Cell<u32>,
+    request_bytes_max: usize,
+}
+
+/// The smallest maximum segment size of a path (RFC 9293 §3.7.1); a request that fits is sent as one segment.
+const SEGMENT_BYTES_MIN: usize = 536;
+
+/// The state of a connection when connect returns.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// The kernel reports it as established.
+    Connected(OwnedFd),
+    /// Possibly established: over loopback it nearly always is, but the kernel does not report it.
+    UnderWay(OwnedFd),
+}
+
+impl Connector {
+    /// `request_bytes_max` is the largest size of one send.
+    pub(super) fn new(address: SocketAddr, sources: Sources, request_bytes_max: usize) -> Self {
+        let source = match sources {
+            Sources::Automatic => 0,
+            Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
+        };
+        Self { address, sources, source: Cell::new(source), begun: Cell::new(0), request_bytes_max }
+    }
+
+    /// Starts a connection.
+    pub(super) fn begin(&self) -> Result<Begun, Errno> {
+        match self.sources {
+            Sources::Automatic => {
+                if self.begun.get() >= CONNECTIONS_A_SOURCE && self.can_rotate() {
+                    self.rotate(254);
+                }
+                self.begun.set(self.begun.get().saturating_add(1));
+                for _ in 0..SOURCES_TRIED_MAX {
+                    match self.begin_from(self.source.get()) {
+                        Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
+                        begun => return begun,
+                    }
+                }
+                Err(Errno::ADDRNOTAVAIL)
+            }
+            Sources::Loopback { count, .. } => {
+                // Round robin, so that no address runs out of ports before the others; an address without ports
+                // returns an error.
+                let begun = self.begin_from(self.source.get());
+                self.rotate(count.clamp(1, SOURCES_MAX));
+                begun
+            }
+        }
+    }
+
+    fn begin_from(&self, source: u32) -> Result<Begun, Errno> {
+        let family = if self.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        if self.request_bytes_max > SEGMENT_BYTES_MIN {
+            // The tail of a long request must not wait for an acknowledgement of its beginning. A short one is one
+            // segment on an otherwise idle connection, which is sent at once anyway.
+            sockopt::set_tcp_nodelay(&socket, true)?;
+        }
+        if source != 0 {
+            // The port is then chosen by connect, which knows the destination, not by bind, which has to assume any.
+            flatout_os::socket::set_ip_bind_address_no_port(socket.as_fd())?;
+            bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
+        }
+        match connect(&socket, &self.address) {
+            Ok(()) => Ok(Begun::Connected(socket)),
+            Err(Errno::INPROGRESS) => Ok(Begun::UnderWay(socket)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Only IPv4 loopback has further addresses that surely belong to this machine.
+    fn can_rotate(&self) -> bool {
+        matches!(self.address.ip(), IpAddr::V4(address) if address.is_loopback())
+    }
+
+    /// Switches to the next of `count` addresses; from the kernel's choice, 127.0.0.1, to the second.
+    fn rotate(&self, count: u32) {
+        self.begun.set(0);
+        self.source.set(match self.source.get() {
+            0 => 2,
+            source if source >= count => 1,
+            source => source + 1,
+        });
+    }
+}
+
+/// 127.0.x.y for a host part of 1 and up.
+fn address_of(host: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 0, 0)) + host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connector, SOURCES_MAX, address_of};
+    use crate::Sources;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn sources_go_round_the_loopback_addresses() {
+        let connector = Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Automatic, 1);
+        assert!(connector.can_rotate());
+        let mut seen = Vec::new();
+        for _ in 0..256 {
+            connector.rotate(254);
+            seen.push(connector.source.get());
+        }
+        assert_eq!((seen[0], seen[252], seen[253], seen[254]), (2, 254, 1, 2));
+        assert!(!Connector::new("[::1]:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::new("192.0.2.1:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
+    }
+
+    #[test]
+    fn given_sources_take_turns_from_where_each_worker_begins() {
+        let connector =
+            |first, count| Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1);
+        let turns = |connector: &Connector, count| {
+            let mut seen = Vec::new();
+            for _ in 0..4 {
+                seen.push(connector.source.get());
+                connector.rotate(count);
+            }
+            seen
+        };
+        assert_eq!(turns(&connector(0, 3), 3), [1, 2, 3, 1]);
+        assert_eq!(turns(&connector(2, 3), 3), [3, 1, 2, 3]);
+        assert_eq!(turns(&connector(7, 1), 1), [1, 1, 1, 1]);
+        assert_eq!(connector(9, 0).source.get(), 1);
+        assert_eq!(address_of(1), Ipv4Addr::LOCALHOST);
+        assert_eq!(address_of(SOURCES_MAX), Ipv4Addr::new(127, 0, 255, 254));
+    }
+}

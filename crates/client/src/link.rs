@@ -1,0 +1,290 @@
+//! An HTTP/1 connection of the client: one direct send per burst, one receive per arrival.
+
+use super::connector::Begun;
+use super::reader::{FinalResponse, ResponseReader};
+use super::slot::ClientSlot;
+use super::worker::{ClientShared, OpenGuard, failure_of};
+use super::{Drive, Made, RequestFailure};
+use flatout_net::transport::{Socket, Transport};
+use flatout_os::clock::precise_ns;
+use flatout_os::registered::Registered;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use rustls::HandshakeKind;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The result of one receive.
+pub(super) struct ReceivedOnce {
+    pub(super) answer: Option<FinalResponse>,
+    pub(super) server_closed: bool,
+}
+
+/// A connected socket from which a stream can be created.
+pub(super) struct ConnectedSocket {
+    /// The socket is shared with its slot's deadline.
+    pub(super) transport: Transport<Rc<OwnedFd>>,
+    pub(super) made: Made,
+}
+
+/// A connection for HTTP/1 bursts.
+pub(super) struct Link<D: Drive> {
+    kind: LinkTransport,
+    /// Bytes of the next burst that have been sent already.
+    sent_bytes: usize,
+    pub(super) open: OpenGuard<D>,
+}
+
+enum LinkTransport {
+    /// A socket, registered with the runtime at its first wait. Always present, except while it is being
+    /// re-registered.
+    Plain(Option<Registered<Rc<OwnedFd>>>),
+    Tls(Box<TlsStream<Socket<Rc<OwnedFd>>>>),
+}
+
+/// A new connection, and when the first burst was sent on it.
+pub(super) struct NewConnection<D: Drive> {
+    pub(super) link: Link<D>,
+    pub(super) made: Made,
+    pub(super) sent_ns: u64,
+}
+
+impl<D: Drive + 'static> Link<D> {
+    /// Connects and sends as much of the first burst as possible.
+    pub(super) async fn open(
+        shared: &Rc<ClientShared<D>>,
+        slot: &ClientSlot,
+        bytes: &[u8],
+        begun_ns: u64,
+        is_reconnect: bool,
+    ) -> Result<NewConnection<D>, RequestFailure> {
+        if shared.tls.is_some() {
+            let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
+            let Transport::Tls(stream) = standing.transport else { return Err(RequestFailure::ClosedEarly) };
+            let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
+            return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
+        }
+        let (socket, stands) = begin(shared, slot, begun_ns)?;
+        // Over loopback the handshake is complete when connect returns, whatever it returned: sending finds out, and
+        // saves the wait for a writable socket.
+        let mut sent_ns = precise_ns();
+        let sent = match send(&socket, bytes, SendFlags::NOSIGNAL) {
+            Err(Errno::AGAIN) if !stands => None,
+            Err(Errno::AGAIN) => Some(0),
+            sent => Some(sent?),
+        };
+        let (socket, sent_bytes) = if let Some(sent_bytes) = sent {
+            (Registered::with_interest(socket, Interest::READABLE)?, sent_bytes)
+        } else {
+            let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
+            let connected = wait_connected(&socket).await;
+            connected.map_err(|failure| failure_of(slot, failure))?;
+            sent_ns = precise_ns();
+            (socket, 0)
+        };
+        let connect_ns = sent_ns.saturating_sub(begun_ns);
+        let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
+        let link =
+            Self { kind: LinkTransport::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
+        Ok(NewConnection { link, made, sent_ns })
+    }
+
+    /// Sends a whole burst directly; waits only if the socket is full. Updates `sent_bytes`.
+    pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
+        *sent_bytes = std::mem::take(&mut self.sent_bytes);
+        let socket = match &mut self.kind {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
+            LinkTransport::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
+        };
+        while *sent_bytes < burst.len() {
+            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+                Ok(sent) => *sent_bytes += sent,
+                Err(Errno::AGAIN) => return self.send_patiently(burst, sent_bytes).await,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rest of a burst after a partial send. Rare, as requests are small, so the socket is registered for
+    /// writing only here.
+    async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
+        let LinkTransport::Plain(place) = &mut self.kind else { return Err(RequestFailure::ClosedEarly) };
+        // The socket must be deregistered before it can be registered again.
+        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(RequestFailure::ClosedEarly) };
+        let socket = place.insert(Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?);
+        while *sent_bytes < burst.len() {
+            let mut ready = poll_fn(|context| socket.poll_write_ready(context)).await?;
+            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+                Ok(sent) => *sent_bytes += sent,
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes, receives once and reads them as the response to `request`.
+    pub(super) async fn receive(
+        &mut self,
+        shared: &ClientShared<D>,
+        reader: &mut ResponseReader,
+        request: u32,
+    ) -> Result<ReceivedOnce, RequestFailure> {
+        let socket = match &mut self.kind {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
+            LinkTransport::Tls(stream) => {
+                return poll_fn(|context| poll_receive_by_tls(stream, context, shared, reader, request)).await;
+            }
+        };
+        loop {
+            let mut ready = poll_fn(|context| socket.poll_read_ready(context)).await?;
+            let mut room = shared.room.borrow_mut();
+            let (buffer, memo) = room.parts(request);
+            let (received, _) = match recv(socket.fd(), &mut *buffer, RecvFlags::empty()) {
+                Ok(received) => received,
+                Err(Errno::AGAIN) => {
+                    ready.clear_ready();
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if received == 0 {
+                return Ok(ReceivedOnce { answer: Some(reader.handle_end()?), server_closed: true });
+            }
+            // Read before the guard clears readiness; the runtime retains a read-closed state.
+            let server_closed = ready.ready().is_read_closed();
+            if received < buffer.len() {
+                // The socket is empty: this saves the next wait an empty receive.
+                ready.clear_ready();
+            }
+            let answer = reader.handle_bytes(memo, &buffer[..received])?;
+            return Ok(ReceivedOnce { answer, server_closed });
+        }
+    }
+
+    /// Ready if an idle connection has become unusable: it closed, or data arrived on it.
+    pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &ClientShared<D>) -> Poll<()> {
+        let socket = match &mut self.kind {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Poll::Ready(()),
+            LinkTransport::Tls(stream) => {
+                // This may be a session ticket, which is processed here.
+                let mut room = shared.room.borrow_mut();
+                let mut buffer = ReadBuf::new(room.parts(0).0);
+                return Pin::new(stream).poll_read(context, &mut buffer).map(|_| ());
+            }
+        };
+        loop {
+            let Ok(mut ready) = ready!(socket.poll_read_ready(context)) else { return Poll::Ready(()) };
+            match recv(socket.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) {
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+async fn send_by_tls(
+    stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
+    burst: &[u8],
+    sent_bytes: &mut usize,
+) -> Result<(), RequestFailure> {
+    while *sent_bytes < burst.len() {
+        *sent_bytes += stream.write(&burst[*sent_bytes..]).await?;
+    }
+    Ok(stream.flush().await?)
+}
+
+fn poll_receive_by_tls<D: Drive>(
+    stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
+    context: &mut Context<'_>,
+    shared: &ClientShared<D>,
+    reader: &mut ResponseReader,
+    request: u32,
+) -> Poll<Result<ReceivedOnce, RequestFailure>> {
+    let mut room = shared.room.borrow_mut();
+    let (buffer, memo) = room.parts(request);
+    let mut buffer = ReadBuf::new(buffer);
+    let read = ready!(Pin::new(stream).poll_read(context, &mut buffer));
+    Poll::Ready(match read {
+        // Many servers close without close_notify. A body delimited by the close is then untrustworthy; one of
+        // declared length is not affected.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(match reader.handle_end() {
+            Ok(_) => RequestFailure::ShortBody,
+            Err(failure) => failure,
+        }),
+        Err(error) => Err(error.into()),
+        Ok(()) if buffer.filled().is_empty() => {
+            reader.handle_end().map(|answer| ReceivedOnce { answer: Some(answer), server_closed: true })
+        }
+        Ok(()) => {
+            reader.handle_bytes(memo, buffer.filled()).map(|answer| ReceivedOnce { answer, server_closed: false })
+        }
+    })
+}
+
+/// Starts a connection and assigns the slot's deadline to it; returns whether it is certainly established.
+fn begin<D: Drive>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    begun_ns: u64,
+) -> Result<(Rc<OwnedFd>, bool), RequestFailure> {
+    let begun = shared.connector.begin()?;
+    let stands = matches!(begun, Begun::Connected(_));
+    let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
+    let socket = Rc::new(socket);
+    slot.deadline.watch(&socket);
+    slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    Ok((socket, stands))
+}
+
+/// Opens a connection, including TLS if configured, and waits until it is established.
+pub(super) async fn stand<D: Drive>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    begun_ns: u64,
+    is_reconnect: bool,
+) -> Result<ConnectedSocket, RequestFailure> {
+    let (socket, _) = begin(shared, slot, begun_ns)?;
+    // Data that TLS and HTTP/2 send in pieces must not wait for acknowledgements.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
+    wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
+    let connected_ns = precise_ns();
+    let connect_ns = connected_ns.saturating_sub(begun_ns);
+    let stream = Socket::new(socket);
+    let Some((config, name)) = &shared.tls else {
+        let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
+        return Ok(ConnectedSocket { transport: Transport::Plain(stream), made });
+    };
+    let handshake = TlsConnector::from(std::sync::Arc::clone(config)).connect(name.clone(), stream);
+    let stream =
+        shared.busy_polling.work(handshake).await.map_err(|error| failure_of(slot, handshake_failure(error)))?;
+    let tls_ns = precise_ns().saturating_sub(connected_ns);
+    let is_resumed = stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed);
+    let made = Made { connect_ns, tls_ns, is_reconnect, is_resumed };
+    Ok(ConnectedSocket { transport: Transport::Tls(Box::new(stream)), made })
+}
+
+/// A server that disconnects during a handshake causes an end of file without errno.
+fn handshake_failure(error: std::io::Error) -> RequestFailure {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof { RequestFailure::ClosedEarly } else { error.into() }
+}
+
+async fn wait_connected(socket: &Registered<Rc<OwnedFd>>) -> Result<(), RequestFailure> {
+    poll_fn(|context| socket.poll_write_ready(context)).await?.retain_ready();
+    Ok(sockopt::socket_error(socket.fd())??)
+}

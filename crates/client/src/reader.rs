@@ -1,0 +1,405 @@
+//! Reads successive responses from the bytes of a connection, without access to the socket.
+
+use super::content::Digesting;
+use super::failure::RequestFailure;
+use flatout_http::body::BodyDecoder;
+use flatout_http::connection::{Connection, ConnectionEvent, ConnectionState};
+use flatout_http::framing::Framing;
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::response::parse_response_head;
+
+/// A complete final response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FinalResponse {
+    pub(super) status: u16,
+    /// True if another request may be sent on the connection.
+    pub(super) persistent: bool,
+}
+
+/// Bytes received for one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) total_bytes: u64,
+    pub(super) body_bytes: u64,
+    pub(super) interim_responses: u64,
+}
+
+/// The relevant parts of a final response's head.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    status: u16,
+    framing: Framing,
+    persistent: bool,
+}
+
+/// The last final head and its parsed form. A server under load sends the same bytes thousands of times, until its
+/// date changes, so each distinct head is parsed once.
+#[derive(Debug, Default)]
+pub(super) struct HeadMemo {
+    /// A complete head including its empty line; empty before the first.
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl HeadMemo {
+    /// The head at the start of `bytes` and its length, if it is the memorised one.
+    fn recall(&self, bytes: &[u8]) -> Option<(Head, usize)> {
+        self.head.filter(|_| bytes.starts_with(&self.bytes)).map(|head| (head, self.bytes.len()))
+    }
+
+    fn remember(&mut self, bytes: &[u8], head: Head) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.head = Some(head);
+    }
+}
+
+/// The remainder of a final response whose head was read.
+#[derive(Debug)]
+struct Body {
+    decoder: BodyDecoder,
+    answer: FinalResponse,
+}
+
+/// The client's reader of one connection.
+#[derive(Debug)]
+pub(super) struct ResponseReader {
+    connection: Connection,
+    /// True if the response that is due is to a HEAD request.
+    is_head: bool,
+    /// True if it is the last one requested on the connection.
+    is_last: bool,
+    /// True if another response is due after it: requests were pipelined.
+    more_due: bool,
+    body: Option<Body>,
+    /// Received but unread bytes: a partial head, or the next response. Empty, and never allocated, if servers send
+    /// heads in one piece.
+    stash: Vec<u8>,
+    received: Received,
+    digesting: Option<Digesting>,
+}
+
+impl ResponseReader {
+    /// The reader of a new connection.
+    pub(super) fn new() -> Self {
+        Self {
+            connection: Connection::new(),
+            is_head: false,
+            is_last: false,
+            more_due: false,
+            body: None,
+            stash: Vec::new(),
+            received: Received::default(),
+            digesting: None,
+        }
+    }
+
+    /// Expects the response to a sent request next, and further ones after it if `more_due`.
+    pub(super) fn begin(&mut self, is_head: bool, is_last: bool, more_due: bool, digesting: Option<Digesting>) {
+        debug_assert!(self.connection.state() == ConnectionState::Idle && self.body.is_none());
+        (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
+        self.received = Received { total_bytes: self.stash.len() as u64, ..Received::default() };
+        self.connection.advance(ConnectionEvent::RequestWithoutBody);
+    }
+
+    /// Returns whether a response is due and incomplete.
+    pub(super) fn is_due(&self) -> bool {
+        matches!(self.connection.state(), ConnectionState::ResponseDue | ConnectionState::ResponseBody)
+    }
+
+    /// Bytes received of the current or last response.
+    pub(super) fn received(&self) -> Received {
+        self.received
+    }
+
+    /// The digest of the body, if it is being computed.
+    pub(super) fn take_digest(&mut self) -> Option<Digesting> {
+        self.digesting.take()
+    }
+
+    /// Reads bytes that arrived together with the previous response.
+    pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<FinalResponse>, RequestFailure> {
+        if self.stash.is_empty() { Ok(None) } else { self.handle_stashed(memo, &[]) }
+    }
+
+    /// Takes the bytes of one receive; returns the response when they complete it.
+    pub(super) fn handle_bytes(
+        &mut self,
+        memo: &mut HeadMemo,
+        bytes: &[u8],
+    ) -> Result<Option<FinalResponse>, RequestFailure> {
+        self.received.total_bytes += bytes.len() as u64;
+        if !self.stash.is_empty() {
+            return self.handle_stashed(memo, bytes);
+        }
+        let (used, answer) = self.read(memo, bytes)?;
+        if used < bytes.len() {
+            self.stash.extend_from_slice(&bytes[used..]);
+            self.leave_stash(answer);
+        }
+        Ok(answer)
+    }
+
+    fn handle_stashed(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<Option<FinalResponse>, RequestFailure> {
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.extend_from_slice(bytes);
+        let (used, answer) = self.read(memo, &stash)?;
+        stash.drain(..used);
+        self.stash = stash;
+        self.leave_stash(answer);
+        Ok(answer)
+    }
+
+    /// Stashes the bytes after a response for the next one.
+    fn leave_stash(&mut self, answer: Option<FinalResponse>) {
+        if answer.is_some() {
+            self.received.total_bytes -= self.stash.len() as u64;
+        }
+    }
+
+    /// The server closed its side: the end of a body delimited by the close, or a failure.
+    pub(super) fn handle_end(&mut self) -> Result<FinalResponse, RequestFailure> {
+        let body = self.body.take();
+        match body {
+            Some(body) if body.decoder.ends_with_connection() => {
+                self.connection.advance(ConnectionEvent::ResponseEndsLast);
+                Ok(FinalResponse { persistent: false, ..body.answer })
+            }
+            Some(_) => Err(RequestFailure::ShortBody),
+            None => Err(RequestFailure::ClosedEarly),
+        }
+    }
+
+    /// Reads as far as possible: interim responses, the final head, its body.
+    fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
+        let mut used = 0;
+        if self.body.is_none() {
+            let Some(head) = self.read_head(memo, bytes, &mut used)? else { return Ok((used, None)) };
+            self.connection.advance(ConnectionEvent::ResponseBegins);
+            let answer = FinalResponse { status: head.status, persistent: head.persistent && !self.is_last };
+            match BodyDecoder::of_response(head.framing, &Limits::CLIENT) {
+                Some(decoder) => self.body = Some(Body { decoder, answer }),
+                None => return self.finish(answer, used, bytes.len()),
+            }
+        }
+        let Some(body) = &mut self.body else { return Ok((used, None)) };
+        while used < bytes.len() {
+            let step = body.decoder.decode(&bytes[used..])?;
+            if let Some(digesting) = &mut self.digesting {
+                digesting.take(&bytes[used + step.data_start..][..step.data_bytes]);
+            }
+            used += step.consumed;
+            self.received.body_bytes += step.data_bytes as u64;
+            if step.done {
+                let answer = body.answer;
+                self.body = None;
+                return self.finish(answer, used, bytes.len());
+            }
+        }
+        Ok((used, None))
+    }
+
+    /// Reads up to the end of the final head, if present, skipping interim ones.
+    fn read_head(
+        &mut self,
+        memo: &mut HeadMemo,
+        bytes: &[u8],
+        used: &mut usize,
+    ) -> Result<Option<Head>, RequestFailure> {
+        loop {
+            let rest = &bytes[*used..];
+            if let Some((head, head_bytes)) = memo.recall(rest) {
+                *used += head_bytes;
+                return Ok(Some(head));
+            }
+            let mut storage = FieldStorage::new();
+            let parsed = parse_response_head(rest, self.is_head, &Limits::CLIENT, &mut storage)?;
+            let Some(parsed) = parsed else { return Ok(None) };
+            *used += parsed.head_bytes;
+            if parsed.is_interim() {
+                self.connection.advance(ConnectionEvent::Interim);
+                self.received.interim_responses += 1;
+                continue;
+            }
+            let head = Head { status: parsed.status, framing: parsed.framing, persistent: parsed.persistent };
+            memo.remember(&rest[..parsed.head_bytes], head);
+            return Ok(Some(head));
+        }
+    }
+
+    fn finish(
+        &mut self,
+        answer: FinalResponse,
+        used: usize,
+        length: usize,
+    ) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
+        if used < length && !self.more_due {
+            // No other response is due, so the body is longer than declared.
+            return Err(RequestFailure::Surplus);
+        }
+        self.connection.advance(if answer.persistent {
+            ConnectionEvent::ResponseEnds
+        } else {
+            ConnectionEvent::ResponseEndsLast
+        });
+        Ok((used, Some(answer)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Digesting, FinalResponse, HeadMemo, Received, ResponseReader};
+    use crate::content::check;
+    use crate::{PreparedRequest, RequestFailure};
+    use flatout_http::refusal::Refusal;
+
+    /// Feeds an answer in pieces of every size and checks that all give the same.
+    fn feed(bytes: &[u8], closes: bool) -> Result<(Option<FinalResponse>, Received), RequestFailure> {
+        let whole = feed_pieces(bytes, bytes.len().max(1), closes);
+        for size in 1..bytes.len() {
+            let pieces = feed_pieces(bytes, size, closes);
+            match (whole, pieces) {
+                // When an answer is followed by more, where the pieces end decides whether that is seen in time.
+                (Err(RequestFailure::Surplus), Ok(_)) => {}
+                _ => assert_eq!(pieces, whole, "pieces of {size}"),
+            }
+        }
+        whole
+    }
+
+    fn feed_pieces(
+        bytes: &[u8],
+        size: usize,
+        closes: bool,
+    ) -> Result<(Option<FinalResponse>, Received), RequestFailure> {
+        let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
+        reader.begin(false, closes, false, None);
+        for piece in bytes.chunks(size) {
+            if let Some(answer) = reader.handle_bytes(&mut memo, piece)? {
+                return Ok((Some(answer), reader.received()));
+            }
+        }
+        Ok((None, reader.received()))
+    }
+
+    #[test]
+    fn bodies_of_every_framing_are_read_to_their_end() {
+        let length: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        let chunked: &[u8] = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        for (bytes, status) in [(length, 200), (chunked, 404)] {
+            let (answer, received) = feed(bytes, false).unwrap();
+            assert_eq!(answer, Some(FinalResponse { status, persistent: true }));
+            assert_eq!((received.total_bytes, received.body_bytes), (bytes.len() as u64, 5));
+        }
+    }
+
+    #[test]
+    fn interim_responses_are_counted_and_passed_over() {
+        let (answer, received) = feed(
+            b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
+            false,
+        )
+        .unwrap();
+        assert_eq!(answer, Some(FinalResponse { status: 204, persistent: true }));
+        assert_eq!(received.interim_responses, 2);
+    }
+
+    #[test]
+    fn a_connection_persists_only_when_both_sides_want_it() {
+        let says_close = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        let says_nothing = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        let persistent = |bytes: &[u8], closes| feed(bytes, closes).unwrap().0.unwrap().persistent;
+        assert!(persistent(says_nothing, false));
+        assert!(!persistent(says_nothing, true) && !persistent(says_close, false));
+    }
+
+    #[test]
+    fn an_end_completes_only_a_body_that_ends_so() {
+        for (bytes, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n\r\nall of it"[..], Ok(FinalResponse { status: 200, persistent: false })),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", Err(RequestFailure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", Err(RequestFailure::ShortBody)),
+            (b"HTTP/1.1 200 OK\r\nContent-Len", Err(RequestFailure::ClosedEarly)),
+            (b"", Err(RequestFailure::ClosedEarly)),
+        ] {
+            let mut reader = ResponseReader::new();
+            reader.begin(false, false, false, None);
+            assert_eq!(reader.handle_bytes(&mut HeadMemo::default(), bytes), Ok(None));
+            assert_eq!(reader.handle_end(), expected, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn what_is_no_response_is_refused_by_name() {
+        assert_eq!(feed(b"SSH-2.0-OpenSSH\r\n", false), Err(RequestFailure::Malformed(Refusal::StatusLine)));
+        let two_lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+        assert_eq!(feed(two_lengths, false), Err(RequestFailure::Malformed(Refusal::LengthDuplicate)));
+    }
+
+    #[test]
+    fn a_body_longer_than_declared_is_a_failure() {
+        assert_eq!(feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabc", false), Err(RequestFailure::Surplus));
+    }
+
+    #[test]
+    fn a_reader_reads_many_answers_in_turn_alike_or_not() {
+        let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
+        for (head, status) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nA: b\r\n\r\n", 200),
+            ("HTTP/1.1 404 OK\r\nContent-Length: 1\r\n\r\n", 404),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
+        ] {
+            for cut in [0, 20, head.len()] {
+                reader.begin(false, false, false, None);
+                let bytes = format!("{head}x");
+                assert_eq!(reader.handle_bytes(&mut memo, &bytes.as_bytes()[..cut]), Ok(None));
+                let answer = reader.handle_bytes(&mut memo, &bytes.as_bytes()[cut..]).unwrap().unwrap();
+                assert_eq!(answer, FinalResponse { status, persistent: true });
+                assert_eq!((reader.received().body_bytes, reader.received().total_bytes), (1, bytes.len() as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn pipelined_answers_are_read_wherever_the_pieces_end() {
+        let all = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 404 N\r\nTransfer-Encoding: chunked\r\n\r\n\
+            1\r\nx\r\n0\r\n\r\nHTTP/1.1 204 N\r\n\r\n";
+        let lengths = [40, 57, 18_u64];
+        for size in 1..=all.len() {
+            let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
+            let mut pieces = all.chunks(size);
+            let mut answers = Vec::new();
+            for nth in 0..3 {
+                reader.begin(false, false, nth < 2, None);
+                let mut answer = reader.read_stash(&mut memo).unwrap();
+                while answer.is_none() {
+                    answer = reader.handle_bytes(&mut memo, pieces.next().unwrap()).unwrap();
+                }
+                answers.push((answer.unwrap().status, reader.received().total_bytes));
+            }
+            assert_eq!(answers, [(200, lengths[0]), (404, lengths[1]), (204, lengths[2])], "pieces of {size}");
+            assert!(pieces.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_digest_is_that_of_the_content_alone() {
+        let request = PreparedRequest::plain(Vec::new());
+        for answer in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        ] {
+            for size in 1..=answer.len() {
+                let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
+                reader.begin(false, false, false, Some(Digesting::begin()));
+                for piece in answer.chunks(size) {
+                    reader.handle_bytes(&mut memo, piece).unwrap();
+                }
+                assert_eq!(check(&request, 200, 5, reader.take_digest()), Ok(200), "pieces of {size}");
+            }
+        }
+    }
+}

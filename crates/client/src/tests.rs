@@ -1,0 +1,551 @@
+//! The client against servers of a few lines, each with one fault.
+
+use super::{
+    ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, Sources, WorkerCpu, WorkerReport,
+    run_worker,
+};
+use flatout_http::refusal::Refusal;
+use flatout_load::record::ConnectionEnd;
+use flatout_load::schedule::{Begin, Move};
+use flatout_os::clock::precise_ns;
+use rustix::io::Errno;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A closed loop: each slot begins its next burst when the last one has ended, until so many were begun.
+struct Script {
+    bursts_left: u32,
+    burst: u32,
+    /// Bursts of each connection; 0: no bound.
+    calls: u32,
+    /// How many times a slot may fail to connect before it is given up.
+    pauses_left: u32,
+    /// The slots that are free to begin, and since when.
+    free: Vec<(u32, u64)>,
+    slots: Vec<u32>,
+    under_way: u32,
+    begun: u32,
+    /// Requests at the beginning that do not count.
+    uncounted: u32,
+    /// True if each connection is closed after its response, and the ones to close.
+    leaves: bool,
+    leaving: Vec<u32>,
+    ended: Vec<RequestRecord>,
+    made: Vec<Made>,
+    connections: Vec<ConnectionEnd>,
+    connecting: u32,
+    ticks: u32,
+    gave_up: bool,
+}
+
+impl Script {
+    fn new(slots: u32, bursts: u32) -> Self {
+        Self {
+            bursts_left: bursts,
+            burst: 1,
+            calls: 0,
+            pauses_left: 0,
+            free: (0..slots).rev().map(|slot| (slot, 0)).collect(),
+            slots: vec![0; slots as usize],
+            under_way: 0,
+            begun: 0,
+            uncounted: 0,
+            leaves: false,
+            leaving: Vec::new(),
+            ended: Vec::new(),
+            made: Vec::new(),
+            connections: Vec::new(),
+            connecting: 0,
+            ticks: 0,
+            gave_up: false,
+        }
+    }
+
+    fn begin(&mut self, slot: u32, now_ns: u64) -> Begin {
+        self.bursts_left -= 1;
+        self.under_way += 1;
+        let calls = &mut self.slots[slot as usize];
+        let connect = *calls == 0;
+        *calls += 1;
+        let closes = self.calls > 0 && *calls == self.calls;
+        if closes {
+            *calls = 0;
+        }
+        Begin { slot, connect, burst: self.burst, closes, intended_ns: now_ns, visit: 0, request: 0, call: 0 }
+    }
+}
+
+impl Drive for Script {
+    fn next(&mut self, now_ns: u64) -> Move {
+        if let Some(slot) = self.leaving.pop() {
+            return Move::Close(slot);
+        }
+        if self.bursts_left == 0 || self.gave_up {
+            return if self.under_way == 0 { Move::Done } else { Move::Idle };
+        }
+        let due = self.free.iter().rposition(|(_, from_ns)| *from_ns <= now_ns);
+        match due {
+            Some(index) => {
+                let (slot, _) = self.free.remove(index);
+                Move::Begin(self.begin(slot, now_ns))
+            }
+            None => self.free.iter().map(|(_, from_ns)| *from_ns).min().map_or(Move::Idle, Move::WaitUntil),
+        }
+    }
+
+    fn choose(&mut self, _begin: &Begin, nth: u32) -> u32 {
+        nth
+    }
+
+    fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) -> bool {
+        self.begun += begin.burst;
+        self.begun > self.uncounted
+    }
+
+    fn handle_ended(&mut self, ended: &RequestRecord) {
+        self.made.extend(ended.made);
+        self.ended.push(*ended);
+    }
+
+    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
+        self.under_way -= 1;
+        if !is_open {
+            self.slots[slot as usize] = 0;
+        }
+        if self.leaves {
+            self.slots[slot as usize] = 0;
+            self.leaving.push(slot);
+            self.free.push((slot, now_ns));
+            return None;
+        }
+        if self.bursts_left == 0 {
+            return None;
+        }
+        Some(self.begin(slot, now_ns))
+    }
+
+    fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
+        self.under_way -= 1;
+        self.slots[slot as usize] = 0;
+        if connected {
+            self.free.push((slot, now_ns));
+        } else {
+            match self.pauses_left.checked_sub(1) {
+                Some(left) => self.pauses_left = left,
+                None => self.gave_up = true,
+            }
+            self.free.push((slot, now_ns + 1_000_000));
+        }
+    }
+
+    fn handle_connecting(&mut self, _now_ns: u64) {
+        self.connecting += 1;
+    }
+
+    fn handle_connected(&mut self, _slot: u32, _made: &Made, _now_ns: u64) {}
+
+    fn handle_connection_end(&mut self, end: &ConnectionEnd) {
+        self.connections.push(*end);
+    }
+
+    fn handle_closed(&mut self, slot: u32) {
+        self.slots[slot as usize] = 0;
+    }
+
+    fn handle_tick(&mut self, _now_ns: u64, _late_ns: u64, _connections: u32) {
+        self.ticks += 1;
+    }
+
+    fn handle_interrupt(&mut self) {
+        self.bursts_left = 0;
+    }
+}
+
+/// Serves connections one after another, each by `serve`, which is told how many came before.
+fn server(serve: impl Fn(usize, TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (index, stream) in listener.incoming().enumerate() {
+            serve(index, stream.unwrap());
+        }
+    });
+    address
+}
+
+/// Reads one request head; false at the end of the connection.
+fn read_request(stream: &mut TcpStream) -> bool {
+    let mut request = Vec::new();
+    let mut byte = [0];
+    while !request.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => request.push(byte[0]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// A server that answers every first request of a connection with `answer` and closes it.
+fn answer_once(answer: &'static [u8]) -> SocketAddr {
+    server(move |_, mut stream| {
+        if read_request(&mut stream) {
+            stream.write_all(answer).unwrap();
+        }
+    })
+}
+
+fn settings(address: SocketAddr) -> ClientSettings {
+    ClientSettings {
+        address,
+        tls: None,
+        http2_streams: None,
+        requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),
+        slots: 1,
+        sources: Sources::Automatic,
+        request_timeout_ns: 5_000_000_000,
+        digest_every: 0,
+        stays_awake: false,
+        handle_interrupts: false,
+    }
+}
+
+fn run(settings: ClientSettings, requests: u32) -> WorkerReport<Script> {
+    let script = Script::new(settings.slots, requests);
+    run_script(settings, script)
+}
+
+fn run_script(settings: ClientSettings, script: Script) -> WorkerReport<Script> {
+    let report = run_worker(settings, script).unwrap();
+    // Whatever was begun ended once.
+    assert_eq!(report.drive.begun as usize, report.drive.ended.len());
+    for ended in &report.drive.ended {
+        let times = [ended.begin.intended_ns, ended.begun_ns, ended.sent_ns, ended.first_byte_ns, ended.ended_ns];
+        assert!(times.is_sorted(), "{ended:?}");
+    }
+    report
+}
+
+fn answered(report: &WorkerReport<Script>) -> usize {
+    report.drive.ended.iter().filter(|ended| ended.result == Ok(200)).count()
+}
+
+fn failures(report: &WorkerReport<Script>) -> Vec<RequestFailure> {
+    report.drive.ended.iter().filter_map(|ended| ended.result.err()).collect()
+}
+
+fn sent(report: &WorkerReport<Script>) -> usize {
+    report.drive.ended.iter().filter(|ended| ended.is_sent).count()
+}
+
+#[test]
+fn a_kept_connection_carries_every_request() {
+    let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    let report = run(settings(address), 50);
+    assert_eq!((answered(&report), failures(&report).len(), sent(&report)), (50, 0, 50));
+    assert_eq!((report.drive.made.len(), report.drive.connecting), (1, 1));
+    assert!(!report.drive.made[0].is_reconnect && report.drive.ended[0].made.is_some());
+    for ended in &report.drive.ended {
+        assert_eq!((ended.sent_bytes, ended.body_bytes), (REQUEST.len() as u64, 2));
+        assert_eq!(ended.head_bytes, OK.len() as u64 - 2);
+    }
+    assert!(report.elapsed_ns > 0 && report.cpu.work_ns > 0 && !report.interrupted);
+    assert_eq!((report.cpu.awake_ns, report.counted.awake_ns), (0, 0), "it sleeps");
+}
+
+#[test]
+fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
+    let serve = || server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    let run = |uncounted: u32, stays_awake: bool| {
+        let mut script = Script::new(1, 400);
+        script.uncounted = uncounted;
+        run_script(ClientSettings { stays_awake, ..settings(serve()) }, script)
+    };
+    for stays_awake in [false, true] {
+        let none = run(400, stays_awake);
+        assert_eq!(none.counted, WorkerCpu::default(), "nothing counts");
+        assert!(none.cpu.work_ns > 0 && (none.cpu.awake_ns > 0) == stays_awake);
+        let last = run(399, stays_awake);
+        // One in 400; half is room enough for what the beginning and the end cost.
+        assert!(
+            last.counted.work_ns > 0 && last.counted.work_ns < last.cpu.work_ns / 2,
+            "{:?} {:?}",
+            last.counted,
+            last.cpu
+        );
+        let all = run(0, stays_awake);
+        assert!(
+            all.counted.work_ns <= all.cpu.work_ns && all.counted.work_ns > all.cpu.work_ns / 2,
+            "{:?} {:?}",
+            all.counted,
+            all.cpu
+        );
+        assert!(all.counted.awake_ns <= all.cpu.awake_ns);
+    }
+}
+
+#[test]
+fn waiting_awake_is_no_work() {
+    let address = server(|_, mut stream| {
+        while read_request(&mut stream) {
+            thread::sleep(Duration::from_millis(40));
+            if stream.write_all(OK).is_err() {
+                break;
+            }
+        }
+    });
+    let report = run(ClientSettings { stays_awake: true, ..settings(address) }, 10);
+    assert_eq!(answered(&report), 10);
+    // Ten requests are a millisecond of work; everything else of what was used was spent on staying awake.
+    let WorkerCpu { work_ns, awake_ns } = report.cpu;
+    assert!(awake_ns > 20_000_000 && 10 * work_ns < awake_ns, "{work_ns} ns of work beside {awake_ns} awake");
+}
+
+#[test]
+fn a_connection_that_nobody_wants_is_closed() {
+    // It serves the next connection when the one before has ended, and none ends by itself.
+    let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    let mut script = Script::new(3, 6);
+    script.leaves = true;
+    let report = run_script(ClientSettings { slots: 3, ..settings(address) }, script);
+    assert_eq!((answered(&report), failures(&report).len(), report.drive.made.len()), (6, 0, 6));
+    assert!(report.drive.made.iter().all(|made| !made.is_reconnect), "{:?}", report.drive.made);
+    assert!(
+        report.drive.connections.iter().all(|end| end.replies == 1 && !end.by_server),
+        "{:?}",
+        report.drive.connections
+    );
+}
+
+#[test]
+fn so_many_bursts_a_connection_as_asked() {
+    let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    for calls in [1, 4] {
+        let mut script = Script::new(1, 20);
+        script.calls = calls;
+        let mut settings = settings(address);
+        let request = PreparedRequest { last: LAST.to_vec().into(), ..PreparedRequest::plain(REQUEST.to_vec()) };
+        settings.requests = [request].into();
+        let report = run_script(settings, script);
+        assert_eq!((answered(&report), failures(&report).len()), (20, 0));
+        assert_eq!(report.drive.made.len(), 20 / calls as usize);
+        assert!(report.drive.made.iter().all(|made| !made.is_reconnect));
+        let ends = &report.drive.connections;
+        assert!(ends.iter().all(|end| end.replies == u64::from(calls) && !end.by_server), "{ends:?}");
+        let last = report.drive.ended.iter().filter(|ended| ended.sent_bytes == LAST.len() as u64).count();
+        assert_eq!(last, 20 / calls as usize);
+    }
+}
+
+#[test]
+fn bursts_are_pipelined_and_every_answer_is_told_apart() {
+    // All requests of a burst are read before the first is answered.
+    let address = server(|_, mut stream| {
+        while (0..3).all(|_| read_request(&mut stream)) {
+            for status in [200, 404, 200] {
+                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok");
+                if stream.write_all(answer.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let mut settings = settings(address);
+    settings.requests = (0..3).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+    let mut script = Script::new(1, 5);
+    script.burst = 3;
+    let report = run_script(settings, script);
+    let results: Vec<_> = report.drive.ended.iter().map(|ended| (ended.request, ended.result)).collect();
+    assert_eq!(results, [(0, Ok(200)), (1, Ok(404)), (2, Ok(200))].repeat(5));
+    assert!(report.drive.ended.iter().all(|ended| ended.head_bytes + ended.body_bytes == 39));
+    assert_eq!(report.drive.made.len(), 1);
+}
+
+#[test]
+fn a_burst_that_is_cut_fails_for_every_request_left() {
+    let address = server(|_, mut stream| {
+        read_request(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        while read_request(&mut stream) {}
+    });
+    let mut script = Script::new(1, 2);
+    script.burst = 3;
+    let mut settings = settings(address);
+    settings.requests = (0..3).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+    let report = run_script(settings, script);
+    assert_eq!((answered(&report), failures(&report)), (2, vec![RequestFailure::ClosedEarly; 4]));
+    assert_eq!(sent(&report), 6);
+}
+
+#[test]
+fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
+    let address = server(|_, mut stream| {
+        for body in [&b"ok"[..], b"ok", b"ko", b"okay", b"ok"] {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            if !read_request(&mut stream) || stream.write_all(&[head.as_bytes(), body].concat()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut settings = settings(address);
+    let request = PreparedRequest { body_bytes: Some(2), ..PreparedRequest::plain(REQUEST.to_vec()) };
+    settings.requests = [request].into();
+    settings.digest_every = 1;
+    let report = run(settings, 5);
+    let results: Vec<_> = report.drive.ended.iter().map(|ended| ended.result).collect();
+    assert_eq!(
+        results,
+        [Ok(200), Ok(200), Err(RequestFailure::WrongDigest), Err(RequestFailure::WrongLength), Ok(200)]
+    );
+    // The connection is none the worse for it.
+    assert_eq!(report.drive.made.len(), 1);
+    assert!(report.drive.ended.iter().all(|ended| ended.is_digested));
+}
+
+#[test]
+fn a_connection_the_server_closes_is_replaced_and_counted() {
+    let address = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    let report = run(settings(address), 5);
+    assert_eq!((answered(&report), failures(&report).len()), (5, 0));
+    assert_eq!(report.drive.made.iter().filter(|made| made.is_reconnect).count(), 4);
+    assert_eq!(report.drive.connections.iter().filter(|end| end.by_server).count(), report.drive.connections.len());
+}
+
+#[test]
+fn bodies_may_be_chunked_or_end_with_the_connection() {
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\no\r\n1;x\r\nk\r\n0\r\n\r\n"[..],
+        b"HTTP/1.0 200 OK\r\n\r\nok",
+        b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\nok",
+    ] {
+        let report = run(settings(answer_once(answer)), 2);
+        assert_eq!((answered(&report), failures(&report).len()), (2, 0));
+        assert!(report.drive.ended.iter().all(|ended| ended.body_bytes == 2));
+    }
+}
+
+#[test]
+fn every_fault_of_an_answer_has_its_name() {
+    for (answer, failure) in [
+        (&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"[..], RequestFailure::ShortBody),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", RequestFailure::ShortBody),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nok", RequestFailure::Surplus),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", RequestFailure::ClosedEarly),
+        (b"", RequestFailure::ClosedEarly),
+        (b"220 mail.example ESMTP\r\n", RequestFailure::Malformed(Refusal::StatusLine)),
+    ] {
+        let report = run(settings(answer_once(answer)), 2);
+        assert_eq!(failures(&report), vec![failure; 2], "{:?}", String::from_utf8_lossy(answer));
+        assert_eq!((sent(&report), answered(&report)), (2, 0));
+        let arrived: Vec<_> = report.drive.ended.iter().map(|ended| ended.head_bytes + ended.body_bytes).collect();
+        assert_eq!(arrived, vec![answer.len() as u64; 2]);
+    }
+}
+
+#[test]
+fn a_reused_connection_that_dies_is_an_error_and_not_a_retry() {
+    let address = server(|_, mut stream| {
+        if read_request(&mut stream) && stream.write_all(OK).is_ok() {
+            read_request(&mut stream);
+        }
+    });
+    let report = run(settings(address), 4);
+    assert_eq!(answered(&report), 2);
+    assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2]);
+}
+
+#[test]
+fn a_server_that_never_answers_times_out() {
+    let address = server(|_, mut stream| while read_request(&mut stream) {});
+    let begun_ns = precise_ns();
+    let report = run(ClientSettings { request_timeout_ns: 80_000_000, ..settings(address) }, 2);
+    assert_eq!(failures(&report), vec![RequestFailure::TimedOut; 2]);
+    assert!(precise_ns() - begun_ns >= 160_000_000);
+    assert!(report.drive.ticks > 0);
+}
+
+#[test]
+fn a_timeout_is_more_exact_than_the_looks_at_deadlines() {
+    // Looks are 41 ms apart, so that each of these, begun at a look, is due 36 ms before another one.
+    const TIMEOUT_NS: u64 = 415_000_000;
+    let address = server(|_, mut stream| while read_request(&mut stream) {});
+    let report = run(ClientSettings { request_timeout_ns: TIMEOUT_NS, ..settings(address) }, 5);
+    assert_eq!(failures(&report), vec![RequestFailure::TimedOut; 5]);
+    let late_ns = |ended: &RequestRecord| (ended.ended_ns - ended.sent_ns).checked_sub(TIMEOUT_NS).unwrap();
+    // A busy machine makes some of them late, and the look would make all so.
+    let least_ns = report.drive.ended.iter().map(late_ns).min().unwrap();
+    assert!(least_ns < TIMEOUT_NS / 10 / 2, "{least_ns}");
+}
+
+#[test]
+fn where_nothing_listens_a_connection_is_given_up() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut script = Script::new(1, 100);
+    script.pauses_left = 2;
+    let report = run_script(settings(address), script);
+    assert_eq!(failures(&report), vec![RequestFailure::System(Errno::CONNREFUSED); 3]);
+    assert_eq!((report.drive.bursts_left, report.drive.connecting, report.drive.connections.len()), (97, 3, 0));
+    assert_eq!(sent(&report), 0);
+}
+
+#[test]
+fn a_request_larger_than_the_socket_takes_is_sent_whole() {
+    let address = server(|_, mut stream| {
+        thread::sleep(Duration::from_millis(50));
+        let (mut request, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
+        while !request.ends_with(b"\r\n\r\n") {
+            let read = stream.read(&mut piece).unwrap();
+            request.extend_from_slice(&piece[..read]);
+        }
+        stream.write_all(OK).unwrap();
+    });
+    let mut request = b"GET / HTTP/1.1\r\nX: ".to_vec();
+    request.resize(16 * 1024 * 1024, b'x');
+    request.extend_from_slice(b"\r\n\r\n");
+    let bytes = request.len() as u64;
+    let report = run(ClientSettings { requests: [PreparedRequest::plain(request)].into(), ..settings(address) }, 1);
+    assert_eq!((answered(&report), failures(&report)), (1, Vec::new()));
+    assert_eq!(report.drive.ended[0].sent_bytes, bytes);
+}
+
+#[test]
+fn large_bodies_are_read_to_their_last_byte() {
+    const BODY_BYTES: usize = 20 * 1024 * 1024;
+    let address = server(|_, mut stream| {
+        while read_request(&mut stream) {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+            stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&vec![7; BODY_BYTES])).unwrap();
+        }
+    });
+    let report = run(settings(address), 3);
+    assert_eq!((answered(&report), failures(&report)), (3, Vec::new()));
+    assert!(report.drive.ended.iter().all(|ended| ended.body_bytes == BODY_BYTES as u64));
+    // The first byte was there before the last one.
+    assert!(report.drive.ended.iter().all(|ended| ended.first_byte_ns < ended.ended_ns));
+}
+
+#[test]
+fn many_connections_share_one_worker() {
+    let address = server(|_, mut stream| {
+        thread::spawn(move || while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
+    });
+    let report = run(ClientSettings { slots: 50, ..settings(address) }, 500);
+    assert_eq!((answered(&report), failures(&report)), (500, Vec::new()));
+    assert!((1..=50).contains(&report.drive.made.len()));
+}
+
+#[test]
+fn a_source_address_that_is_not_there_is_counted_by_its_own_name() {
+    // 127.0.0.0/8 is no source for a target elsewhere; TEST-NET-1 (RFC 5737) is not assigned.
+    let mut settings = settings("[::1]:9".parse().unwrap());
+    settings.sources = Sources::Loopback { first: 0, count: 1 };
+    let report = run(settings, 1);
+    assert_eq!(failures(&report).len(), 1);
+    assert!(matches!(failures(&report)[0], RequestFailure::System(_)));
+}

@@ -1,0 +1,350 @@
+//! One client thread: its runtime, its slots, and its deadlines.
+
+use super::busy_poll::{self, BusyPolling};
+use super::connector::Connector;
+use super::content::Sampling;
+use super::failure::RequestFailure;
+use super::http2::SharedConnection;
+use super::pacer::Pacer;
+use super::reader::HeadMemo;
+use super::slot::ClientSlot;
+use super::{ClientSettings, Drive};
+use flatout_load::record::ConnectionEnd;
+use flatout_os::clock::precise_ns;
+use flatout_os::runtime::build_runtime;
+use flatout_os::timer::Timer;
+use rustix::time::{ClockId, clock_gettime};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// Receive buffer shared by all connections of a worker. A compromise between system calls and cache: large bodies
+/// need few receives, and the buffer fits in a common second-level cache.
+const RECEIVE_BYTES: usize = 128 * 1024;
+
+/// Upper bound of the interval between two scans of the deadlines, in milliseconds. A deadline between two scans has
+/// its own alarm.
+const WATCH_INTERVAL_MS_MAX: u64 = 50;
+
+/// Upper bound of memorised heads, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a
+/// cache.
+const MEMOS_MAX: usize = 256;
+
+/// Buffers that a connection needs only while it reads, never across a wait.
+pub(super) struct Room {
+    pub(super) buffer: Box<[u8]>,
+    memos: Box<[HeadMemo]>,
+    /// Number of uses.
+    pub(super) uses: u64,
+}
+
+impl Room {
+    /// The buffer, and the memo for responses to a request.
+    pub(super) fn parts(&mut self, request: u32) -> (&mut [u8], &mut HeadMemo) {
+        self.uses += 1;
+        let index = request as usize % self.memos.len();
+        (&mut self.buffer, &mut self.memos[index])
+    }
+}
+
+/// State shared by the slots of one worker.
+pub(super) struct ClientShared<D> {
+    pub(super) settings: ClientSettings,
+    pub(super) connector: Connector,
+    pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(super) drive: RefCell<D>,
+    pub(super) room: RefCell<Room>,
+    pub(super) sampling: Sampling,
+    pub(super) slots: Vec<Rc<ClientSlot>>,
+    /// Shared connections, over HTTP/2.
+    pub(super) groups: Vec<Rc<SharedConnection>>,
+    pub(super) pacer: Pacer,
+    pub(super) busy_polling: BusyPolling,
+    /// Open connections.
+    pub(super) connections: Cell<u32>,
+    /// True if no more bursts are to start.
+    pub(super) done: Cell<bool>,
+    /// Bursts that were started and have not ended.
+    pub(super) under_way: Cell<u64>,
+    /// The error that aborted the run.
+    pub(super) broken: Cell<Option<io::Error>>,
+    pub(super) interrupts: Cell<u32>,
+    /// CPU time before the first counted burst.
+    uncounted: Cell<Option<WorkerCpu>>,
+    main: RefCell<Option<Waker>>,
+}
+
+impl<D: Drive> ClientShared<D> {
+    /// Returns whether the run was aborted.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.interrupts.get() > 1
+    }
+
+    /// Records the start of a burst.
+    pub(super) fn begun(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+        self.busy_polling.wake();
+    }
+
+    /// Records the end of a burst.
+    pub(super) fn ended(&self) {
+        let left = self.under_way.get().saturating_sub(1);
+        self.under_way.set(left);
+        if left == 0 && self.done.get() {
+            self.wake_main();
+        }
+    }
+
+    /// Records the start of a counted burst.
+    pub(super) fn count_from_now(&self) {
+        if self.uncounted.get().is_none() {
+            self.uncounted.set(Some(self.cpu()));
+        }
+    }
+
+    /// CPU time of the thread since its start.
+    fn cpu(&self) -> WorkerCpu {
+        let awake_ns = self.busy_polling.awake_ns();
+        WorkerCpu { work_ns: thread_cpu_ns().saturating_sub(awake_ns), awake_ns }
+    }
+
+    pub(super) fn break_off(&self, error: io::Error) {
+        self.broken.set(Some(error));
+        self.wake_main();
+    }
+
+    pub(super) fn register_main(&self, context: &Context<'_>) {
+        let mut main = self.main.borrow_mut();
+        match &mut *main {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => *main = Some(context.waker().clone()),
+        }
+    }
+
+    pub(super) fn wake_main(&self) {
+        if let Some(waker) = &*self.main.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// Aborts the run if a task panics: bursts it had started would never end.
+pub(super) struct Alarm<D: Drive>(pub(super) Rc<ClientShared<D>>);
+
+impl<D: Drive> Drop for Alarm<D> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.break_off(io::Error::other("a task of the client panicked"));
+        }
+    }
+}
+
+/// CPU time of a worker's thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCpu {
+    /// Spent on work.
+    pub work_ns: u64,
+    /// Spent on polling only, see [`ClientSettings::stays_awake`].
+    pub awake_ns: u64,
+}
+
+impl WorkerCpu {
+    /// The difference to `before`.
+    fn since(self, before: Self) -> Self {
+        Self {
+            work_ns: self.work_ns.saturating_sub(before.work_ns),
+            awake_ns: self.awake_ns.saturating_sub(before.awake_ns),
+        }
+    }
+}
+
+/// The result of a worker, besides the drive's records.
+#[derive(Debug)]
+pub struct WorkerReport<D> {
+    /// The drive with its records.
+    pub drive: D,
+    /// CPU time of the thread during the run.
+    pub cpu: WorkerCpu,
+    /// The part of it from the first counted burst on.
+    pub counted: WorkerCpu,
+    /// From before the first connection to after the last one, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// When the last response ended, on the monotonic clock.
+    pub ended_ns: u64,
+    /// True if the run was interrupted.
+    pub interrupted: bool,
+}
+
+/// Runs a worker on the calling thread until its drive has nothing more to start and every response has ended.
+pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
+    if settings.requests.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
+    }
+    let runtime = build_runtime()?;
+    let early_ns = if settings.stays_awake { busy_poll::EARLY_NS } else { 0 };
+    let pacer = runtime.block_on(async { Pacer::new(early_ns) })?;
+    let shared = Rc::new(build_shared(settings, drive, pacer));
+    let (started_ns, cpu_before) = (precise_ns(), shared.cpu());
+    runtime.block_on(async {
+        let watch = tokio::task::spawn_local(watch(Rc::clone(&shared)));
+        let interrupts =
+            shared.settings.handle_interrupts.then(|| tokio::task::spawn_local(interrupts(Rc::clone(&shared))));
+        let busy_polling =
+            shared.settings.stays_awake.then(|| tokio::task::spawn_local(busy_poll::keep(Rc::clone(&shared))));
+        shared.dispatch(precise_ns(), None);
+        let run = poll_fn(|context| shared.poll_run(context)).await;
+        watch.abort();
+        for task in [interrupts, busy_polling].into_iter().flatten() {
+            task.abort();
+        }
+        run
+    })?;
+    let (ended_ns, cpu_after) = (precise_ns(), shared.cpu());
+    let cpu = cpu_after.since(cpu_before);
+    let counted = shared.uncounted.get().map(|before| cpu_after.since(before)).unwrap_or_default();
+    let elapsed_ns = ended_ns - started_ns;
+    // Remaining tasks are dropped with the runtime, and with them their references to the shared state.
+    drop(runtime);
+    let interrupted = shared.interrupts.get() > 0;
+    let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
+    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu, counted, elapsed_ns, ended_ns, interrupted })
+}
+
+fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {
+    let slots = settings.slots.max(1);
+    let memos = settings.requests.len().min(MEMOS_MAX);
+    let request_bytes_max = settings.requests.iter().map(|request| request.kept.len().max(request.last.len())).max();
+    let streams = settings.http2_streams.map(|streams| streams.max(1));
+    ClientShared {
+        connector: Connector::new(settings.address, settings.sources, request_bytes_max.unwrap_or(0)),
+        tls: settings.tls.as_ref().map(super::ClientTls::for_worker),
+        drive: RefCell::new(drive),
+        room: RefCell::new(Room {
+            buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
+            memos: (0..memos.max(1)).map(|_| HeadMemo::default()).collect(),
+            uses: 0,
+        }),
+        sampling: Sampling::new(settings.digest_every),
+        slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index))).collect(),
+        groups: streams.map_or(Vec::new(), |streams| (0..slots.div_ceil(streams)).map(|_| Rc::default()).collect()),
+        pacer,
+        busy_polling: BusyPolling::default(),
+        connections: Cell::new(0),
+        done: Cell::new(false),
+        under_way: Cell::new(0),
+        broken: Cell::new(None),
+        interrupts: Cell::new(0),
+        uncounted: Cell::new(None),
+        main: RefCell::new(None),
+        settings,
+    }
+}
+
+/// Cuts late slots, and returns the earliest deadline of the others.
+fn cut_late(slots: &[Rc<ClientSlot>], now_ns: u64) -> Option<u64> {
+    let left = slots.iter().filter_map(|slot| {
+        slot.cut_if_late(now_ns);
+        slot.deadline.due_ns()
+    });
+    left.min()
+}
+
+/// Scans the deadlines, and reports to the drive how late the loop is.
+async fn watch<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
+    // A deadline set between two scans is due after the second: no timeout is shorter than ten intervals, or the
+    // interval is the shortest possible.
+    let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
+    let interval_ns = interval_ms * 1_000_000;
+    let timer = Timer::new().and_then(|timer| timer.set_interval(interval_ms).map(|()| timer));
+    let (timer, alarm) = match timer.and_then(|timer| Ok((timer, Pacer::new(0)?))) {
+        Ok(both) => both,
+        // No descriptor is left. Without the scan no request would ever time out.
+        Err(error) => return shared.break_off(error),
+    };
+    let mut due_ns = precise_ns() + interval_ns;
+    loop {
+        let mut tick = pin!(timer.tick());
+        let is_tick = poll_fn(|context| match tick.as_mut().poll(context) {
+            Poll::Ready(tick) => Poll::Ready(tick.map(|()| true)),
+            Poll::Pending => alarm.poll_ring(context).map_ok(|()| false),
+        });
+        let is_tick = match is_tick.await {
+            Ok(is_tick) => is_tick,
+            Err(error) => return shared.break_off(error),
+        };
+        let now_ns = precise_ns();
+        alarm.take_due(now_ns);
+        if let Some(next_ns) = cut_late(&shared.slots, now_ns).filter(|next_ns| *next_ns < now_ns + interval_ns)
+            && let Err(error) = alarm.set(next_ns)
+        {
+            return shared.break_off(error);
+        }
+        if !is_tick {
+            continue;
+        }
+        let late_ns = now_ns.saturating_sub(due_ns);
+        due_ns += interval_ns * (1 + late_ns / interval_ns);
+        shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
+        // Events that the drive received meanwhile may have changed what is due.
+        let own = shared.dispatch(now_ns, None);
+        debug_assert!(own.is_none());
+    }
+}
+
+async fn interrupts<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
+    // An error means that signals cannot be watched; the run then ends as planned, or by an unhandled signal.
+    while tokio::signal::ctrl_c().await.is_ok() {
+        shared.handle_interrupt();
+    }
+}
+
+/// On-CPU time of the calling thread, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Represents an open connection; dropping it reports its end, including at the end of the run.
+pub(super) struct OpenGuard<D: Drive> {
+    shared: Rc<ClientShared<D>>,
+    begun_ns: u64,
+    /// Complete responses on it.
+    pub(super) replies: Rc<Cell<u64>>,
+    /// True if the server closed it although it was reusable.
+    pub(super) by_server: Cell<bool>,
+}
+
+impl<D: Drive> OpenGuard<D> {
+    /// For a connection that was started at `begun_ns`.
+    pub(super) fn new(shared: &Rc<ClientShared<D>>, begun_ns: u64) -> Self {
+        shared.connections.set(shared.connections.get() + 1);
+        Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
+    }
+}
+
+impl<D: Drive> Drop for OpenGuard<D> {
+    fn drop(&mut self) {
+        self.shared.connections.set(self.shared.connections.get().saturating_sub(1));
+        // A drive that panics during a call is not notified.
+        if let Ok(mut drive) = self.shared.drive.try_borrow_mut() {
+            drive.handle_connection_end(&ConnectionEnd {
+                begun_ns: self.begun_ns,
+                ended_ns: precise_ns(),
+                replies: self.replies.get(),
+                by_server: self.by_server.get(),
+            });
+        }
+    }
+}
+
+/// The effective reason for a failed burst.
+pub(super) fn failure_of(slot: &ClientSlot, failure: RequestFailure) -> RequestFailure {
+    // After a cut, the socket's own error is arbitrary; the reason for the cut takes precedence.
+    slot.deadline.cut().unwrap_or(failure)
+}

@@ -1,0 +1,276 @@
+//! The contract between the engine and the handlers of routes: a routed request in, a response or a refusal out. The
+//! engine builds the pages of refusals, so a handler needs none.
+
+use crate::handler::Request;
+use crate::page;
+use crate::response::{Body, Head, Response};
+use flatout_http::lines::FieldOp;
+use flatout_http::path::{PathFacts, append_local, encode_location, normalize_path};
+use flatout_http::target::Target;
+use flatout_os::clock::Now;
+use flatout_reason::Outcome;
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// A request that a route leads to a handler.
+#[derive(Clone, Copy, Debug)]
+pub struct RoutedRequest<'a> {
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// Its path after rewriting, encoded, with a leading slash.
+    pub path: &'a [u8],
+    /// The path decoded by `flatout_http::path::decode_path`, without its leading slash.
+    pub decoded: &'a [u8],
+    /// Properties of the decoded path.
+    pub facts: PathFacts,
+    /// Its query after rewriting.
+    pub query: Option<&'a [u8]>,
+    /// The header operations on the response.
+    pub policy: &'a Rc<HeaderPolicy>,
+    /// The authenticated user.
+    pub user: Option<&'a str>,
+    /// The site's name.
+    pub site: Option<&'a str>,
+    /// The address of the listener.
+    pub server: Option<SocketAddr>,
+    /// The host claimed by a trusted proxy; `None`: the request's own.
+    pub host: Option<&'a [u8]>,
+    /// The port claimed by a trusted proxy; `None`: the request's own.
+    pub port: Option<u16>,
+    /// The current time.
+    pub now: Now,
+}
+
+/// A future response.
+pub type PendingResponse = Pin<Box<dyn Future<Output = Result<Response, Refusal>>>>;
+
+/// A handler's result.
+pub enum Handling {
+    /// The response.
+    Now(Result<Response, Refusal>),
+    /// The response requires waiting.
+    Later(PendingResponse),
+    /// The handler has nothing for this request: the next one may respond.
+    Pass,
+}
+
+impl Handling {
+    /// A response that requires waiting for `future`.
+    pub fn later(future: impl Future<Output = Result<Response, Refusal>> + 'static) -> Self {
+        Self::Later(Box::pin(future))
+    }
+}
+
+impl From<Refusal> for Handling {
+    fn from(refusal: Refusal) -> Self {
+        Self::Now(Err(refusal))
+    }
+}
+
+impl From<Response> for Handling {
+    fn from(response: Response) -> Self {
+        Self::Now(Ok(response))
+    }
+}
+
+impl fmt::Debug for Handling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Now(result) => formatter.debug_tuple("Now").field(result).finish(),
+            Self::Later(_) => formatter.write_str("Later"),
+            Self::Pass => formatter.write_str("Pass"),
+        }
+    }
+}
+
+/// A refused or redirected request. The page of its response is built from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// One sentence for the visitor.
+    pub text: &'static str,
+    /// Fields of the response (`Allow`, `Location`, `Retry-After`).
+    pub fields: Vec<(&'static str, String)>,
+    /// The reason, for the log and the counters.
+    pub outcome: Outcome,
+}
+
+impl RoutedRequest<'_> {
+    /// The redirect with `status` to the folder's name with a trailing slash. The path may have been rewritten: the
+    /// redirect uses the client's form.
+    pub fn redirect_to_folder(&self, status: u16, outcome: impl Into<Outcome>) -> Refusal {
+        let asked = match self.request.head.target {
+            Target::Resource { path, .. } if !path.ends_with(b"/") => path,
+            _ => self.path,
+        };
+        let mut local = Vec::with_capacity(asked.len() + 1);
+        append_local(&normalize_path(asked), &mut local);
+        local.push(b'/');
+        Refusal::redirect(status, &local, self.query, outcome)
+    }
+}
+
+impl Refusal {
+    /// The redirect with `status` to `path`, with the query retained.
+    pub fn redirect(status: u16, path: &[u8], query: Option<&[u8]>, outcome: impl Into<Outcome>) -> Self {
+        let mut location = encode_location(path);
+        if let Some(query) = query {
+            location.push('?');
+            location.push_str(&encode_location(query));
+        }
+        Self::new(status, "This page has a slightly different address.", outcome).with("Location", location)
+    }
+
+    /// A refusal without fields.
+    pub fn new(status: u16, text: &'static str, outcome: impl Into<Outcome>) -> Self {
+        Self { status, text, fields: Vec::new(), outcome: outcome.into() }
+    }
+
+    /// The response, with `page` (a media type and its content) instead of the built-in page, under `policy`.
+    pub fn respond(&self, page: Option<(&str, Body)>, policy: &HeaderPolicy) -> Response {
+        let (content_type, content) = page.unwrap_or_else(|| {
+            ("text/html; charset=utf-8", Body::Bytes(page::page(self.status, self.text).into_bytes().into()))
+        });
+        let length = content.len().to_string();
+        let mut fields = vec![("Content-Type", content_type), ("Content-Length", length.as_str())];
+        fields.extend(self.fields.iter().map(|(name, value)| (*name, value.as_str())));
+        Response::new(self.status, policy.head(self.status, &fields), content, self.outcome)
+    }
+
+    /// The same, with another field.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+}
+
+/// The header steps in force where a request reached its handler. They are part of prebuilt heads, so every
+/// combination has its own number.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct HeaderPolicy {
+    /// Its number, unique among the policies of an engine.
+    pub id: u32,
+    /// The operations, in order.
+    pub fields: Rc<[FieldOp]>,
+}
+
+impl HeaderPolicy {
+    /// The head of `status` with `fields`, after the operations.
+    pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
+        Head::with_operations(status, fields, &self.fields)
+    }
+
+    /// Returns whether the field `name`, which is sent outside the prebuilt head, is allowed.
+    pub fn lets_through(&self, name: &str) -> bool {
+        !self.fields.iter().any(|change| change.removes(name.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HeaderPolicy, Refusal, RoutedRequest};
+    use crate::content::Offers;
+    use crate::handler::Request;
+    use crate::response::Response;
+    use flatout_http::head::FieldStorage;
+    use flatout_http::limits::Limits;
+    use flatout_http::lines::FieldOp;
+    use flatout_http::path::PathFacts;
+    use flatout_http::request::parse_request_head;
+    use flatout_os::clock::Now;
+    use flatout_reason::Outcome;
+    use std::rc::Rc;
+
+    fn lines(policy: &HeaderPolicy, status: u16, fields: &[(&str, &str)]) -> Vec<String> {
+        let mut output = Vec::new();
+        policy.head(status, fields).append_to(&mut output, &[b'd'; 29], b"", None);
+        let text = String::from_utf8(output).unwrap();
+        text.trim_end().split("\r\n").skip(2).map(ToOwned::to_owned).collect()
+    }
+
+    fn policy(fields: &[FieldOp]) -> HeaderPolicy {
+        HeaderPolicy { id: 1, fields: fields.into() }
+    }
+
+    #[test]
+    fn fields_are_set_added_and_removed_in_order() {
+        let (set, add) = (
+            |name: &str, value: &str| FieldOp::Set(name.into(), value.into()),
+            |name: &str, value: &str| FieldOp::Add(name.into(), value.into()),
+        );
+        let fields = [("Content-Type", "text/html"), ("ETag", "\"a\""), ("Cache-Control", "no-cache")];
+        let all = [
+            set("cache-control", "max-age=60"),
+            add("Link", "<a>"),
+            add("Link", "<b>"),
+            FieldOp::Remove("etag".into()),
+            set("X", "1"),
+            set("X", "2"),
+        ];
+        let expected = ["Content-Type: text/html", "cache-control: max-age=60", "Link: <a>", "Link: <b>", "X: 2"];
+        assert_eq!(lines(&policy(&all), 200, &fields), expected);
+        assert_eq!(lines(&policy(&[]), 200, &fields).len(), 3);
+        let removed = policy(&[FieldOp::Remove("Expires".into()), add("Repr-Digest", "x")]);
+        assert!(!removed.lets_through("expires") && removed.lets_through("Repr-Digest"));
+    }
+
+    #[test]
+    fn framing_is_not_to_be_changed_and_no_line_is_ended() {
+        let fields = [("Content-Type", "text/html"), ("Content-Length", "3")];
+        let changes: Vec<FieldOp> = ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Content-Range"]
+            .into_iter()
+            .flat_map(|name| [FieldOp::Set(name.into(), "1".into()), FieldOp::Remove(name.into())])
+            .chain([FieldOp::Set("X".into(), "a\r\nB: c".into()), FieldOp::Add("Y Z".into(), "a".into())])
+            .collect();
+        assert_eq!(lines(&policy(&changes), 200, &fields), ["Content-Type: text/html", "Content-Length: 3"]);
+        let typed = policy(&[FieldOp::Set("Content-Type".into(), "a/b".into())]);
+        assert_eq!(lines(&typed, 200, &fields), ["Content-Length: 3", "Content-Type: a/b"]);
+        assert_eq!(lines(&typed, 304, &[("ETag", "\"a\"")]), ["ETag: \"a\""]);
+        let parts = [("Content-Type", "multipart/byteranges; boundary=x")];
+        assert_eq!(lines(&typed, 206, &parts), ["Content-Type: multipart/byteranges; boundary=x"]);
+    }
+
+    fn text(response: &Response) -> String {
+        let mut output = Vec::new();
+        response.head.append_to(&mut output, &[b'x'; 29], b"", None);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn pages_declare_their_length() {
+        let refusal = Refusal::new(404, "There is nothing at this address.", Outcome::NONE).with("Allow", "GET");
+        let response = refusal.respond(None, &HeaderPolicy::default());
+        let text = text(&response);
+        assert!(text.starts_with("HTTP/1.1 404 Not Found\r\n"), "{text}");
+        assert!(text.contains(&format!("\r\nContent-Length: {}\r\n", response.body.len())), "{text}");
+        assert!(text.contains("\r\nAllow: GET\r\n"));
+    }
+
+    #[test]
+    fn a_folder_is_no_host() {
+        let mut storage = FieldStorage::new();
+        let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
+        let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
+        let routed = RoutedRequest {
+            request: &request,
+            path: b"/folder",
+            decoded: b"folder",
+            facts: PathFacts::default(),
+            query: Some(b"q"),
+            policy: &Rc::default(),
+            user: None,
+            site: None,
+            server: None,
+            host: None,
+            port: None,
+            now: Now::read(),
+        };
+        let refusal = routed.redirect_to_folder(301, Outcome::NONE);
+        assert_eq!(refusal.fields, [("Location", "/a.example/?q".to_owned())]);
+    }
+}

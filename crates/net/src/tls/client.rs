@@ -1,0 +1,173 @@
+//! TLS for clients: trusted authorities, verification, and why a session failed.
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why TLS cannot be configured.
+#[derive(Debug)]
+pub enum ClientTlsError {
+    /// The file of CA certificates cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The file of CA certificates contains none, or is not valid PEM.
+    NoAuthority(PathBuf),
+    /// The system has no CA certificates.
+    NoSystemAuthority,
+    /// The name is not a valid host name.
+    ServerName(String),
+    /// The TLS library reported an internal error.
+    Internal(Error),
+}
+
+impl fmt::Display for ClientTlsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => write!(formatter, "{} cannot be read: {error}", path.display()),
+            Self::NoAuthority(path) => write!(formatter, "{} contains no certificate in PEM", path.display()),
+            Self::NoSystemAuthority => formatter.write_str("the system has no certificates of authorities"),
+            Self::ServerName(name) => write!(formatter, "{name:?} is not a host name"),
+            Self::Internal(error) => write!(formatter, "TLS cannot be set up: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientTlsError {}
+
+/// A client's configuration: TLS 1.2 and 1.3, verification by these authorities unless `insecure`.
+pub fn client_config(insecure: bool, authorities: Option<&PathBuf>) -> Result<ClientConfig, ClientTlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(ClientTlsError::Internal)?;
+    let builder = if insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
+    } else {
+        builder.with_root_certificates(read_authorities(authorities)?)
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+/// The CA certificates of a PEM file, or the system's.
+fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, ClientTlsError> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = authorities else {
+        // Unreadable or malformed ones are skipped, as is common: without them, fewer certificates are trusted.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return if roots.is_empty() { Err(ClientTlsError::NoSystemAuthority) } else { Ok(roots) };
+    };
+    let pem = std::fs::read(path).map_err(|error| ClientTlsError::Unreadable(path.clone(), error))?;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let added = certificate.ok().and_then(|certificate| roots.add(certificate).ok());
+        added.ok_or_else(|| ClientTlsError::NoAuthority(path.clone()))?;
+    }
+    if roots.is_empty() { Err(ClientTlsError::NoAuthority(path.clone())) } else { Ok(roots) }
+}
+
+/// A verifier that accepts any certificate, but still checks that the peer has its key.
+#[derive(Debug)]
+struct AcceptAll(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AcceptAll {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+flatout_reason::reasons! {
+    /// Why a TLS session failed.
+    #[derive(PartialOrd, Ord)]
+    pub enum ClientTlsFailure { name, text, }
+    Name,      "tls-name",      "the certificate is not valid for the host in the URL";
+    Expired,   "tls-expired",   "the certificate is not valid at this time";
+    Untrusted, "tls-untrusted", "no trusted authority has signed the certificate (use --cacert or --insecure)";
+    Handshake, "tls-handshake", "the TLS handshake failed, or the server does not speak TLS";
+}
+
+impl ClientTlsFailure {
+    /// The TLS failure in an error of a TLS stream; `None` if the socket failed.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match error.kind() {
+            io::ErrorKind::InvalidData => {}
+            _ if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Error>) => {}
+            _ => return None,
+        }
+        Some(match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+            Some(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Self::Name,
+            Some(Error::InvalidCertificate(
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. },
+            )) => Self::Expired,
+            Some(Error::InvalidCertificate(_)) => Self::Untrusted,
+            _ => Self::Handshake,
+        })
+    }
+}
+
+impl fmt::Display for ClientTlsFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ClientTlsFailure;
+    use rustls::{CertificateError, Error};
+    use std::io;
+
+    #[test]
+    fn errors_of_a_handshake_have_names_and_those_of_a_socket_do_not() {
+        let wrong_name = Error::InvalidCertificate(CertificateError::NotValidForName);
+        for (error, failure) in [
+            (io::Error::new(io::ErrorKind::InvalidData, wrong_name), Some(ClientTlsFailure::Name)),
+            (
+                io::Error::new(io::ErrorKind::InvalidData, Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+                Some(ClientTlsFailure::Untrusted),
+            ),
+            (io::Error::new(io::ErrorKind::InvalidData, Error::DecryptError), Some(ClientTlsFailure::Handshake)),
+            (io::Error::from_raw_os_error(104), None),
+        ] {
+            assert_eq!(ClientTlsFailure::of(&error), failure, "{error}");
+        }
+    }
+}

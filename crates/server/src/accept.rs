@@ -1,0 +1,230 @@
+//! From a listener to a connection. The first turn runs before the socket is registered with the runtime: a client
+//! that sends its request with the connection, and expects one response, costs accept, receive, send, shutdown and
+//! close.
+
+use super::worker::{Listener, Phase, Protocol, Worker};
+use crate::deadline::Call;
+use crate::http1::connection::{Next, ServerConnection};
+use crate::http1::exchanges::Peer;
+use crate::http1::task::ServerTask;
+use crate::http2::task::Http2Task;
+use flatout_handler::Handler;
+use flatout_handler::ending::CloseReason;
+use flatout_net::tls::TlsFailure;
+use flatout_os::registered::Registered;
+use flatout_os::socket::{BACKLOG, set_tcp_quickack};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, spawn_local, yield_now};
+
+/// Idle connections asked to close when descriptors have run out.
+const GIVE_WAY_COUNT: usize = 32;
+
+/// How a batch of accepts ended.
+enum Accepted {
+    /// The queue is empty.
+    All,
+    /// There may be more connections.
+    Batch,
+    /// No descriptor or memory is left.
+    NoDescriptor,
+}
+
+/// The listeners of a worker, with one task each.
+pub(crate) struct Acceptors<H: Handler> {
+    worker: Rc<Worker<H>>,
+    phases: watch::Receiver<Phase>,
+    tasks: RefCell<Vec<Acceptor>>,
+}
+
+struct Acceptor {
+    id: u32,
+    /// Sent or dropped when this listener is to be closed.
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl<H: Handler> Acceptors<H> {
+    pub(crate) fn new(worker: Rc<Worker<H>>, phases: watch::Receiver<Phase>) -> Rc<Self> {
+        Rc::new(Self { worker, phases, tasks: RefCell::new(Vec::new()) })
+    }
+
+    /// Starts accepting from `listener`.
+    pub(crate) fn add(&self, listener: Listener) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        let id = listener.id;
+        let accepting = accept_connections(Rc::clone(&self.worker), listener, self.phases.clone(), stopped)?;
+        let task = spawn_local(accepting);
+        self.tasks.borrow_mut().push(Acceptor { id, stop, task });
+        Ok(())
+    }
+
+    /// Closes the listeners of this number.
+    pub(crate) fn remove(&self, id: u32) {
+        for acceptor in self.tasks.borrow_mut().extract_if(.., |acceptor| acceptor.id == id) {
+            // The task may have ended already.
+            let _ = acceptor.stop.send(());
+        }
+    }
+
+    /// Waits until all listeners have drained their queues.
+    pub(crate) async fn finish(&self) {
+        let tasks = self.tasks.take();
+        for acceptor in tasks {
+            let _ = acceptor.task.await;
+        }
+    }
+}
+
+/// Accepts until the phase leaves `Serve` or the listener is removed, then accepts the queued connections, unless
+/// another process will, and closes the listener.
+fn accept_connections<H: Handler>(
+    worker: Rc<Worker<H>>,
+    listener: Listener,
+    mut phases: watch::Receiver<Phase>,
+    mut removed: oneshot::Receiver<()>,
+) -> io::Result<impl Future<Output = ()>> {
+    let Listener { fd, id, protocol } = listener;
+    let listener = Registered::new(fd)?;
+    let arrival = ListenerProperties { id, protocol };
+    let batch = worker.settings.accept_batch.max(1);
+    let mut usual = 1;
+    Ok(async move {
+        let phase = phases.clone();
+        let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
+        loop {
+            let ready = poll_fn(|context| {
+                if stopped.as_mut().poll(context).is_ready() || Pin::new(&mut removed).poll(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                listener.poll_read_ready(context).map(Some)
+            })
+            .await;
+            match ready {
+                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd(), arrival, &mut usual) {
+                    Accepted::All => guard.clear_ready(),
+                    Accepted::Batch => yield_now().await,
+                    Accepted::NoDescriptor => make_room(&worker).await,
+                },
+                // The listener is broken, or the server is stopping.
+                Some(Err(_)) | None => break,
+            }
+        }
+        // No more than can have been queued: clients that keep connecting must not prevent the server from stopping.
+        for _ in 0..=BACKLOG as usize / batch {
+            let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
+            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), Accepted::Batch) {
+                break;
+            }
+            yield_now().await;
+        }
+    })
+}
+
+/// Properties of a connection that its listener determines.
+#[derive(Clone, Copy)]
+struct ListenerProperties {
+    id: u32,
+    protocol: Protocol,
+}
+
+/// Accepts until the queue is empty, or a full batch. As many connections as the last time, `usual`, are expected
+/// again: only beyond those it polls first, as an accept without connection allocates a socket and a file for
+/// nothing.
+fn accept_batch<H: Handler>(
+    worker: &Rc<Worker<H>>,
+    listener: BorrowedFd<'_>,
+    arrival: ListenerProperties,
+    usual: &mut usize,
+) -> Accepted {
+    let batch = worker.settings.accept_batch.max(1);
+    for count in 0..batch {
+        if worker.open.get() >= worker.settings.connections_max {
+            worker.counters.accepts_without_descriptor.add(1);
+            return Accepted::NoDescriptor;
+        }
+        let is_empty = count >= *usual && !is_ready(listener);
+        match if is_empty { Err(Errno::AGAIN) } else { accept(worker, listener, arrival) } {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => {
+                *usual = count.max(1);
+                return Accepted::All;
+            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                worker.counters.accepts_without_descriptor.add(1);
+                return Accepted::NoDescriptor;
+            }
+            // The client has disconnected already (ECONNABORTED and the network errors of accept(2)); the next one
+            // may be there.
+            Err(_) => worker.counters.accepts_failed.add(1),
+        }
+    }
+    *usual = batch;
+    Accepted::Batch
+}
+
+/// Returns whether a connection is queued, and true if that is unknown.
+fn is_ready(listener: BorrowedFd<'_>) -> bool {
+    let mut looked = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+    !matches!(poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+}
+
+fn accept<H: Handler>(
+    worker: &Rc<Worker<H>>,
+    listener: BorrowedFd<'_>,
+    arrival: ListenerProperties,
+) -> Result<(), Errno> {
+    const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+    let (socket, client) = acceptfrom_with(listener, FLAGS)?;
+    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    if worker.settings.quickack {
+        // A hint; its failure has no consequence.
+        let _ = set_tcp_quickack(socket.as_fd());
+    }
+    let secure = arrival.protocol == Protocol::Tls;
+    begin(worker, socket, Peer { client, listener: arrival.id, secure }, arrival.protocol);
+    Ok(())
+}
+
+/// Runs the connection's first turn, and registers it only if it continues.
+fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Peer, protocol: Protocol) {
+    worker.counters.connections_accepted.add(1);
+    let Some(mut connection) = ServerConnection::new(worker, origin, protocol) else {
+        worker.counters.tls_failures[TlsFailure::Internal as usize].add(1);
+        worker.counters.closes[CloseReason::TlsFailed as usize].add(1);
+        return;
+    };
+    match connection.turn(worker, socket.as_fd()) {
+        Next::Close(reason) => connection.handle_close(worker, reason),
+        next => match Registered::new(socket) {
+            Ok(socket) if next == Next::Http2 => Http2Task::spawn(worker, socket, &mut connection),
+            Ok(socket) if next == Next::Tunnel => connection.begin_tunnel(worker, socket),
+            Ok(socket) => {
+                spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
+            }
+            Err(_) => connection.handle_close(worker, CloseReason::SocketFailed),
+        },
+    }
+}
+
+/// Asks idle connections to close, and waits until one has, or for the next sweep.
+async fn make_room<H: Handler>(worker: &Worker<H>) {
+    // Connections accepted just now run their first turn before they can be called.
+    yield_now().await;
+    worker.deadlines.borrow_mut().call_some(Call::GiveWay, GIVE_WAY_COUNT);
+    // Another worker may hold all descriptors: the sweep must continue although this worker has no connection.
+    worker.starved.set(true);
+    worker.changed.notify_waiters();
+    worker.changed.notified().await;
+    worker.starved.set(false);
+}

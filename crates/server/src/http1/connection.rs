@@ -1,0 +1,457 @@
+//! One connection of the server: bytes in, exchanges, bytes out. Nothing here blocks; each turn returns what the
+//! connection waits for next.
+
+use super::exchanges::{Exchanges, Peer, Turn};
+use crate::sending::{SendProgress, Sending, Tail, Then, write_out};
+use crate::tls_session::{Received, TlsSession};
+use crate::worker::{Protocol, Worker};
+use flatout_handler::Handler;
+use flatout_handler::ending::CloseReason;
+use flatout_http::connection::{ConnectionEvent, ConnectionState};
+use flatout_os::socket::unacknowledged_bytes;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Receives in one turn before it yields to other connections.
+const RECEIVES_MAX: u32 = 8;
+
+/// Bytes read and discarded after the connection's last response.
+const LINGER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The next action of a connection after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait until the socket is readable.
+    Read,
+    /// Wait until the socket is writable.
+    Write,
+    /// Wait for the handler's response or more of it, and watch the client meanwhile.
+    Answer,
+    /// Continue after other connections had their turn.
+    Yield,
+    /// Continue with HTTP/2.
+    Http2,
+    /// Continue with the handler's tunnel.
+    Tunnel,
+    /// Close.
+    Close(CloseReason),
+}
+
+/// The event that the connection waits for, which determines the timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Handshake,
+    Idle,
+    Head,
+    Body,
+    Answer,
+    Write,
+    Linger,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct ServerConnection {
+    pub(super) exchanges: Exchanges,
+    /// The TLS session, if the listener uses TLS.
+    pub(super) tls: Option<Box<TlsSession>>,
+    /// True if the client may use HTTP/2, and has sent nothing but a part of its preface.
+    pub(super) may_be_http2: bool,
+    /// Unprocessed bytes: a partial head, or requests beyond the pipelining bound. Empty, without capacity, on an
+    /// idle connection.
+    pub(super) stash: Vec<u8>,
+    sending: Option<Box<Sending>>,
+    /// The sending side is closed, and received bytes are discarded.
+    lingering: bool,
+    lingered_bytes: u64,
+    /// Unacknowledged bytes when the write timeout last passed; `None` since the last successful write.
+    unacknowledged_bytes: Option<u32>,
+    /// Count of successful writes: each starts a new wait.
+    writes: u32,
+    /// The last receive did not empty the socket, or the session.
+    pub(super) undrained: bool,
+    /// The client had closed its sending side before its response started, and may still read.
+    pub(super) half_closed: bool,
+}
+
+impl ServerConnection {
+    /// `None` if the listener uses TLS and no session can be created.
+    pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Peer, protocol: Protocol) -> Option<Self> {
+        let (tls, may_be_http2) = match protocol {
+            Protocol::Plain { http2 } => (None, http2),
+            Protocol::Tls => (Some(TlsSession::new(worker.tls.as_deref()?)?), false),
+        };
+        Some(Self {
+            exchanges: Exchanges::new(origin),
+            tls,
+            may_be_http2,
+            stash: Vec::new(),
+            sending: None,
+            lingering: false,
+            lingered_bytes: 0,
+            unacknowledged_bytes: None,
+            writes: 0,
+            undrained: false,
+            half_closed: false,
+        })
+    }
+
+    /// Hands the TLS session and the received bytes to HTTP/2.
+    pub(crate) fn take_over(&mut self) -> (Option<Box<TlsSession>>, Vec<u8>) {
+        (self.tls.take(), std::mem::take(&mut self.stash))
+    }
+
+    pub(crate) const fn origin(&self) -> Peer {
+        self.exchanges.origin()
+    }
+
+    /// Identifies the current wait: while it is unchanged, the deadline is too, so a trickle of bytes extends
+    /// nothing.
+    pub(crate) fn wait_id(&self) -> (Wait, u32) {
+        (self.wait(), self.exchanges.requests().wrapping_add(self.writes).wrapping_add(self.exchanges.content_rounds()))
+    }
+
+    /// The event that the connection waits for.
+    pub(crate) fn wait(&self) -> Wait {
+        if self.is_handshaking() {
+            return Wait::Handshake;
+        }
+        if self.sending.is_some() {
+            return Wait::Write;
+        }
+        if self.lingering {
+            return Wait::Linger;
+        }
+        if self.exchanges.is_under_way() {
+            return if self.exchanges.waits_for_content() { Wait::Body } else { Wait::Answer };
+        }
+        match self.exchanges.state() {
+            ConnectionState::RequestHead => Wait::Head,
+            ConnectionState::RequestBody | ConnectionState::AwaitContinue => Wait::Body,
+            _ => Wait::Idle,
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Receives, and returns whether the socket was drained.
+    #[inline]
+    pub(super) fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
+        if self.tls.is_some() {
+            return self.receive_by_tls(worker, fd, input);
+        }
+        loop {
+            return match recv(fd, &mut *input, RecvFlags::empty()) {
+                Ok((0, _)) => Received::End,
+                // A short receive emptied the socket: another would only return EAGAIN.
+                Ok((count, _)) => Received::Bytes { count, drained: count < input.len() },
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Received::Blocked,
+                Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
+                    Received::Failed(CloseReason::ClientReset, None)
+                }
+                Err(_) => Received::Failed(CloseReason::SocketFailed, None),
+            };
+        }
+    }
+
+    /// Advances as far as possible without blocking.
+    pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
+        // Once per turn: the rest takes microseconds, and the clock is coarser than that.
+        worker.clock.read();
+        if self.is_handshaking()
+            && let Some(next) = self.handshake(worker, fd)
+        {
+            return next;
+        }
+        for _ in 0..RECEIVES_MAX {
+            if let Some(next) = self.go_on_sending(worker, fd) {
+                return next;
+            }
+            if self.exchanges.is_under_way() {
+                return Next::Answer;
+            }
+            if self.exchanges.has_tunnel() {
+                return Next::Tunnel;
+            }
+            if !self.stash.is_empty() && self.may_have_request() {
+                if let Some(next) = self.use_stash(worker, fd) {
+                    return next;
+                }
+                continue;
+            }
+            if let Some(next) = self.close_or_linger(fd) {
+                return next;
+            }
+            let mut input = worker.input.borrow_mut();
+            match self.receive(worker, fd, &mut input) {
+                Received::End => return Next::Close(self.handle_end()),
+                Received::Bytes { count, drained } => {
+                    self.undrained = !drained;
+                    worker.counters.bytes_received.add(count as u64);
+                    if let Some(next) = self.handle_received(worker, fd, &input[..count]) {
+                        return next;
+                    }
+                    let waits = self.stash_is_waiting() && self.sending.is_none() && !self.exchanges.is_under_way();
+                    if drained && waits && self.exchanges.closing().is_none() && !self.exchanges.has_tunnel() {
+                        return Next::Read;
+                    }
+                }
+                Received::Blocked => {
+                    self.undrained = false;
+                    // `requests > 0`: a new client has a moment to send its request.
+                    let leave = worker.draining.get()
+                        && !worker.handing_over.get()
+                        && self.wait() == Wait::Idle
+                        && self.exchanges.requests() > 0;
+                    return if leave { Next::Close(CloseReason::Draining) } else { Next::Read };
+                }
+                Received::Failed(CloseReason::ClientReset, _) => return Next::Close(self.handle_reset()),
+                Received::Failed(reason, _) => return Next::Close(reason),
+            }
+        }
+        Next::Yield
+    }
+
+    /// Returns whether the stash needs more bytes to make progress.
+    fn stash_is_waiting(&self) -> bool {
+        self.stash.is_empty() || !self.may_have_request()
+    }
+
+    /// Returns whether every received request has its response, and all responses were sent.
+    pub(super) fn is_idle(&self) -> bool {
+        let exchanges = &self.exchanges;
+        let over = self.sending.is_none() && !exchanges.is_under_way() && !exchanges.has_tunnel();
+        over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == ConnectionState::Idle
+    }
+
+    /// Returns whether the stash may hold a complete request, as opposed to a partial head.
+    fn may_have_request(&self) -> bool {
+        self.exchanges.closing().is_none() && self.exchanges.state() != ConnectionState::RequestHead
+    }
+
+    fn go_on_sending<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
+        let then = self.then();
+        let sending = self.sending.as_mut()?;
+        let (count, progress) = sending.write(fd, self.tls.as_deref_mut(), then);
+        worker.counters.bytes_sent.add(count);
+        if count > 0 {
+            self.writes = self.writes.wrapping_add(1);
+            self.unacknowledged_bytes = None;
+        }
+        match progress {
+            SendProgress::Done => {
+                let (ends, staged) = (sending.ends, std::mem::take(&mut sending.staged));
+                self.sending = None;
+                worker.commit_staged(&staged, "sent");
+                self.exchanges.handle_sent(worker, ends);
+                None
+            }
+            SendProgress::Blocked => Some(Next::Write),
+            SendProgress::Yield => Some(Next::Yield),
+            SendProgress::Failed(reason) => Some(Next::Close(reason)),
+        }
+    }
+
+    fn use_stash<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
+        let stash = std::mem::take(&mut self.stash);
+        self.use_input(worker, fd, &stash)
+    }
+
+    fn handle_received<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &[u8]) -> Option<Next> {
+        if self.lingering {
+            self.lingered_bytes += input.len() as u64;
+            let too_many = self.lingered_bytes > LINGER_BYTES_MAX;
+            return too_many.then(|| Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)));
+        }
+        if self.may_be_http2 {
+            return self.handle_opening(worker, fd, input);
+        }
+        if self.stash.is_empty() {
+            return self.use_input(worker, fd, input);
+        }
+        let mut stash = std::mem::take(&mut self.stash);
+        stash.extend_from_slice(input);
+        self.use_input(worker, fd, &stash)
+    }
+
+    /// The action after the data being sent: none if the last response is complete.
+    const fn then(&self) -> Then {
+        if self.exchanges.closing().is_some() && !self.exchanges.is_under_way() { Then::Closed } else { Then::Open }
+    }
+
+    /// Writes through the TLS session, if there is one.
+    fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, SendProgress) {
+        let then = self.then();
+        match self.tls.as_mut() {
+            None => write_out(fd, output, tail, then),
+            Some(session) => session.write_out(fd, output, tail),
+        }
+    }
+
+    /// Handles the requests in `input`, stashes the rest, and sends the responses in one call.
+    pub(super) fn use_input<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        input: &[u8],
+    ) -> Option<Next> {
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        let mut turn = Turn::new(worker, &mut output);
+        let used = self.exchanges.handle_input(&mut turn, input);
+        if used < input.len() && self.exchanges.closing().is_none() {
+            self.stash = input[used..].to_vec();
+        }
+        let Turn { tail, ends, head_at, .. } = turn;
+        if let Some(head_at) = head_at {
+            self.exchanges.hold_head(&mut output, head_at);
+        }
+        if output.is_empty() {
+            return None;
+        }
+        self.send_output(worker, fd, &output, tail, ends)
+    }
+
+    pub(super) fn send_output<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        fd: BorrowedFd<'_>,
+        output: &[u8],
+        mut tail: Tail,
+        ends: Option<ConnectionEvent>,
+    ) -> Option<Next> {
+        let (sent, total, progress) = self.write(fd, output, &mut tail);
+        worker.counters.bytes_sent.add(total);
+        match progress {
+            SendProgress::Done => {
+                worker.commit("sent");
+                self.exchanges.handle_sent(worker, ends);
+                None
+            }
+            SendProgress::Blocked | SendProgress::Yield => {
+                let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged(sent));
+                self.sending = Some(Box::new(sending));
+                Some(if progress == SendProgress::Blocked { Next::Write } else { Next::Yield })
+            }
+            SendProgress::Failed(reason) => {
+                worker.commit_staged(&worker.take_staged(sent), reason.name());
+                Some(Next::Close(reason))
+            }
+        }
+    }
+
+    /// Returns whether the client has taken nothing for a whole timeout. A blocked socket does not prove that: the
+    /// kernel buffers up to megabytes, and reports room only when a third of that is free.
+    fn is_stuck(&mut self, fd: BorrowedFd<'_>) -> bool {
+        let before = self.unacknowledged_bytes;
+        self.unacknowledged_bytes = unacknowledged_bytes(fd).ok();
+        match (before, self.unacknowledged_bytes) {
+            // The amount at the start of the wait is unknown; the next timeout decides.
+            (None, now) => now.is_none(),
+            (Some(before), now) => now.is_none_or(|now| now >= before),
+        }
+    }
+
+    /// Handles a timeout: 408 for a slow request; otherwise the connection closes.
+    pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
+        let reason = match self.wait() {
+            Wait::Handshake => return Next::Close(CloseReason::TlsHandshakeTimeout),
+            Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
+            // The handler bounds the duration of its response.
+            Wait::Answer => return Next::Answer,
+            Wait::Linger => return Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)),
+            Wait::Write if self.is_stuck(fd) => return Next::Close(CloseReason::WriteTimeout),
+            Wait::Write => {
+                worker.clock.read();
+                return Next::Write;
+            }
+            Wait::Head => CloseReason::HeadTimeout,
+            Wait::Body => CloseReason::BodyTimeout,
+        };
+        worker.clock.read();
+        let raw = std::mem::take(&mut self.stash);
+        let mut output = worker.output.borrow_mut();
+        output.clear();
+        self.exchanges.handle_slow(worker, &mut output, &raw, reason);
+        let (_, total, progress) = self.write(fd, &output, &mut Tail::None);
+        worker.counters.bytes_sent.add(total);
+        if progress != SendProgress::Done {
+            worker.commit(reason.name());
+            return Next::Close(reason);
+        }
+        worker.commit("sent");
+        self.close_or_linger(fd).unwrap_or(Next::Read)
+    }
+
+    /// Ends the connection when its last response is sent: immediately, or after the client has closed as well.
+    pub(super) fn close_or_linger(&mut self, fd: BorrowedFd<'_>) -> Option<Next> {
+        let reason = self.exchanges.closing()?;
+        if self.lingering {
+            return None;
+        }
+        if !self.exchanges.lingers() {
+            // The last bytes in the kernel have waited for the FIN. Closing alone would discard them if the client
+            // has sent more than it declared. TLS sends its own close_notify first, and has no bytes waiting.
+            if self.tls.is_none() {
+                let _ = shutdown(fd, Shutdown::Write);
+            }
+            return Some(Next::Close(reason));
+        }
+        self.lingering = true;
+        self.end_tls(fd);
+        match shutdown(fd, Shutdown::Write) {
+            Ok(()) => None,
+            Err(_) => Some(Next::Close(reason)),
+        }
+    }
+
+    /// Handles the end of the client's side.
+    fn handle_end(&mut self) -> CloseReason {
+        if let Some(reason) = self.exchanges.closing() {
+            return reason;
+        }
+        match self.wait() {
+            Wait::Head => CloseReason::ClientCutHead,
+            Wait::Body => CloseReason::ClientCutBody,
+            _ => CloseReason::ClientClosed,
+        }
+    }
+
+    fn handle_reset(&mut self) -> CloseReason {
+        self.exchanges.closing().unwrap_or(CloseReason::ClientReset)
+    }
+
+    /// Prepares closing the connection: sends close_notify over TLS, unless a response delimited by the close is
+    /// incomplete. A reset reports that.
+    pub(crate) fn end(&mut self, fd: BorrowedFd<'_>) {
+        if self.exchanges.must_reset() {
+            // If it fails, the connection has failed too.
+            let _ = set_socket_linger(fd, Some(Duration::ZERO));
+        } else {
+            self.end_tls(fd);
+        }
+    }
+
+    /// Sends close_notify.
+    fn end_tls(&mut self, fd: BorrowedFd<'_>) {
+        if let Some(session) = self.tls.as_mut() {
+            session.close(fd);
+        }
+    }
+
+    /// Logs responses that were still being sent when the connection closed for `reason`.
+    pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
+        let mut unsent_bytes = 0;
+        if let Some(sending) = self.sending.take() {
+            unsent_bytes = sending.unsent_bytes();
+            worker.commit_staged(&sending.staged, reason.name());
+        }
+        self.exchanges.handle_close(worker, reason, unsent_bytes);
+    }
+}

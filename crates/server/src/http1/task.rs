@@ -1,0 +1,197 @@
+//! Waiting: readiness and deadlines of one registered connection.
+
+use super::connection::{Next, ServerConnection, Wait};
+use crate::deadline::{Call, SlotId};
+use crate::http2::task::Http2Task;
+use crate::worker::Worker;
+use flatout_handler::Handler;
+use flatout_handler::ending::CloseReason;
+use flatout_http::timeouts::Timeouts;
+use flatout_os::registered::Registered;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+/// Time for a new client to send a request while the server is stopping, in milliseconds.
+pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
+
+/// How a task ended.
+enum TaskEnd {
+    /// The connection is to be closed.
+    Closed(CloseReason),
+    /// The connection continues with HTTP/2, in another task.
+    Http2,
+    /// The connection continues with the handler's tunnel, in another task.
+    Tunnel,
+}
+
+/// A connection registered with the runtime.
+pub(crate) struct ServerTask<H: Handler> {
+    worker: Rc<Worker<H>>,
+    /// `None` while it is polled, and after HTTP/2 has taken it over.
+    socket: Option<Registered>,
+    connection: ServerConnection,
+    slot: Option<SlotId>,
+    wait_id: Option<(Wait, u32)>,
+    /// When the current wait ends, in milliseconds on the monotonic clock.
+    deadline_ms: u64,
+    /// The deadline in the worker's table: this one or an earlier.
+    armed_ms: u64,
+    next: Next,
+}
+
+impl<H: Handler> ServerTask<H> {
+    pub(crate) fn new(worker: Rc<Worker<H>>, socket: Registered, connection: ServerConnection, next: Next) -> Self {
+        worker.open.set(worker.open.get() + 1);
+        worker.changed.notify_waiters();
+        let socket = Some(socket);
+        Self { worker, socket, connection, slot: None, wait_id: None, deadline_ms: u64::MAX, armed_ms: u64::MAX, next }
+    }
+
+    /// Sets the deadline of a new wait.
+    fn set_deadline(&mut self, slot: SlotId) {
+        let wait_id = self.connection.wait_id();
+        if self.wait_id == Some(wait_id) {
+            return;
+        }
+        self.wait_id = Some(wait_id);
+        let timeouts: &Timeouts = &self.worker.settings.timeouts;
+        let timeout_ms = match wait_id.0 {
+            Wait::Handshake => timeouts.handshake_timeout_ms,
+            Wait::Idle if self.worker.draining.get() && !self.worker.handing_over.get() => DRAIN_IDLE_MS,
+            Wait::Idle => timeouts.idle_timeout_ms,
+            Wait::Head => timeouts.head_timeout_ms,
+            Wait::Body => timeouts.body_timeout_ms,
+            Wait::Write => timeouts.write_timeout_ms,
+            Wait::Linger => timeouts.linger_timeout_ms,
+            // The handler bounds the duration of its response.
+            Wait::Answer => u64::MAX,
+        };
+        // A wait starts with the turn that led to it, which read the clock.
+        self.deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
+        if self.deadline_ms < self.armed_ms {
+            self.arm(slot);
+        }
+    }
+
+    fn arm(&mut self, slot: SlotId) {
+        self.armed_ms = self.deadline_ms;
+        self.worker.deadlines.borrow_mut().set(slot, self.deadline_ms);
+    }
+
+    /// Handles a call from the sweep, the drain, or a connection that needs a descriptor.
+    fn handle_call(&mut self, socket: &Registered, slot: SlotId, call: Call) {
+        let idle = self.connection.wait() == Wait::Idle;
+        // The call may have replaced an expired deadline, so the table's entry is unknown.
+        self.armed_ms = u64::MAX;
+        if call == Call::Expired && self.deadline_ms > self.worker.clock.read().monotonic_ms {
+            // The deadline of an earlier wait: the current one is later.
+            self.arm(slot);
+            return;
+        }
+        self.next = match call {
+            Call::Expired => self.connection.handle_expired(&self.worker, socket.fd()),
+            Call::Abandon => Next::Close(CloseReason::DrainDeadline),
+            // A request may have arrived with the call: check in one more turn.
+            Call::Drain if idle => self.connection.turn(&self.worker, socket.fd()),
+            Call::GiveWay if idle => {
+                let before = self.connection.wait_id();
+                match self.connection.turn(&self.worker, socket.fd()) {
+                    Next::Read if self.connection.wait_id() == before => Next::Close(CloseReason::DescriptorPressure),
+                    next => next,
+                }
+            }
+            Call::GiveWay | Call::Drain => {
+                self.arm(slot);
+                return;
+            }
+        };
+        // A new wait starts, even if it is of the same kind.
+        self.wait_id = None;
+    }
+
+    fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<TaskEnd> {
+        let slot = *self.slot.get_or_insert_with(|| self.worker.deadlines.borrow_mut().insert(context.waker().clone()));
+        if self.worker.deadlines.borrow().has_calls() {
+            let call = self.worker.deadlines.borrow_mut().take_call(slot);
+            if let Some(call) = call {
+                self.handle_call(socket, slot, call);
+            }
+        }
+        loop {
+            match self.next {
+                Next::Close(reason) => return Poll::Ready(TaskEnd::Closed(reason)),
+                Next::Http2 => return Poll::Ready(TaskEnd::Http2),
+                Next::Tunnel => return Poll::Ready(TaskEnd::Tunnel),
+                Next::Yield => {
+                    self.next = self.connection.turn(&self.worker, socket.fd());
+                    if self.next == Next::Yield {
+                        self.set_deadline(slot);
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+                Next::Answer => {
+                    self.set_deadline(slot);
+                    let Poll::Ready(next) = self.connection.poll_answer(&self.worker, socket, context) else {
+                        // The wait may have changed.
+                        self.set_deadline(slot);
+                        return Poll::Pending;
+                    };
+                    self.next = next;
+                }
+                Next::Read | Next::Write => {
+                    self.set_deadline(slot);
+                    let polled = match self.next {
+                        Next::Write => socket.poll_write_ready(context),
+                        _ => socket.poll_read_ready(context),
+                    };
+                    let Ok(mut guard) = ready!(polled) else {
+                        return Poll::Ready(TaskEnd::Closed(CloseReason::SocketFailed));
+                    };
+                    let next = self.connection.turn(&self.worker, socket.fd());
+                    // The readiness that the turn consumed is gone; newer data causes a new notification. Nor is
+                    // there more to read if the last receive drained the socket.
+                    let emptied = self.next == Next::Read && next == Next::Answer && !self.connection.undrained;
+                    if next == self.next || emptied {
+                        guard.clear_ready();
+                    }
+                    self.next = next;
+                }
+            }
+        }
+    }
+}
+
+impl<H: Handler> Future for ServerTask<H> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let task = self.get_mut();
+        let Some(socket) = task.socket.take() else { return Poll::Ready(()) };
+        match task.poll_connection(&socket, context) {
+            Poll::Pending => {
+                task.socket = Some(socket);
+                return Poll::Pending;
+            }
+            Poll::Ready(TaskEnd::Http2) => Http2Task::spawn(&task.worker, socket, &mut task.connection),
+            Poll::Ready(TaskEnd::Tunnel) => task.connection.begin_tunnel(&task.worker, socket),
+            Poll::Ready(TaskEnd::Closed(reason)) => {
+                task.connection.end(socket.fd());
+                task.connection.handle_close(&task.worker, reason);
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<H: Handler> Drop for ServerTask<H> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.worker.deadlines.borrow_mut().remove(slot);
+        }
+        self.worker.open.set(self.worker.open.get().saturating_sub(1));
+        self.worker.changed.notify_waiters();
+    }
+}

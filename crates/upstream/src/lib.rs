@@ -1,0 +1,11 @@
+//! Connections to upstream servers: pools, timeouts, failures. Each worker has its own.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`origin`] | origins, by HTTP/1.1 or HTTP/2 |
+//! | [`fastcgi`] | FastCGI application servers |
+//!
+//! Absent by design: the choice of a server, retry policy, and the use of the response.
+
+pub mod fastcgi;
+pub mod origin;

@@ -1,0 +1,166 @@
+//! Connecting to one of an origin's addresses.
+
+use super::client::OriginShared;
+use super::failure::{ExchangeFailure, OriginFailure, Repeat};
+use super::pool::OriginPool;
+use super::resolve::resolve;
+use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
+use flatout_net::tls::ClientTlsFailure;
+use flatout_net::tls::config::ALPN_HTTP2;
+use flatout_net::transport::{Socket, Transport};
+use flatout_os::registered::Registered;
+use flatout_os::socket::new_socket;
+use rustix::io::Errno;
+use rustix::net::{connect as connect_socket, sockopt};
+use rustls_pki_types::ServerName;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::ready;
+use tokio_rustls::TlsConnector;
+
+/// A new connection.
+pub(super) struct Connected {
+    pub(super) transport: Transport,
+    /// ALPN negotiated HTTP/2.
+    pub(super) alpn_http2: bool,
+}
+
+/// Connects to the origin of `pool`, including TLS, with or without offering HTTP/2.
+pub(super) async fn connect(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    offers_http2: bool,
+) -> Result<Connected, ExchangeFailure> {
+    let connected = try_connect(shared, pool, offers_http2).await;
+    if connected.is_ok() {
+        shared.counts.connections_opened.add(1);
+    }
+    connected.map_err(|failure| ExchangeFailure::new(failure, Repeat::Always))
+}
+
+async fn try_connect(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    offers_http2: bool,
+) -> Result<Connected, OriginFailure> {
+    let deadline_ms = now_ms().saturating_add(shared.settings.connect_timeout_ms);
+    let mut timer = DeadlineTimer::new(&shared.deadlines);
+    timer.begin_until(deadline_ms);
+    let addresses = resolve(shared, pool, &mut timer).await?;
+    let first = pool.preferred.get();
+    let mut failure = OriginFailure::Unresolved;
+    for tried in 0..addresses.len() {
+        let index = (first + tried) % addresses.len();
+        // Each address has an equal share of the remaining time, the last one all of it.
+        let share = (addresses.len() - tried) as u64;
+        timer.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
+        match connect_to(addresses[index], &mut timer).await {
+            Ok(socket) => {
+                pool.preferred.set(index);
+                timer.begin_until(deadline_ms);
+                return begin_tls(shared, pool, socket, offers_http2, &mut timer).await;
+            }
+            Err(why) => failure = why,
+        }
+        // Without a descriptor the others fail as well. For a local address, only one address family may be
+        // exhausted.
+        if failure == OriginFailure::NoDescriptor {
+            break;
+        }
+    }
+    pool.resolution.doubt();
+    Err(failure)
+}
+
+async fn connect_to(address: SocketAddr, timer: &mut DeadlineTimer) -> Result<Socket, OriginFailure> {
+    let begin = || -> io::Result<(Registered, bool)> {
+        let socket = new_socket(&address)?;
+        // The end of a request must not wait for an acknowledgement of its beginning.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        let stands = match connect_socket(&socket, &address) {
+            Ok(()) => true,
+            Err(Errno::INPROGRESS) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok((Registered::new(socket)?, stands))
+    };
+    let (fd, stands) = begin().map_err(|error| name_connect_error(&error))?;
+    if !stands {
+        let connected = timer.bound(poll_fn(|context| {
+            // The guard retains readiness: the socket is writable once it is connected.
+            ready!(fd.poll_write_ready(context))?.retain_ready();
+            std::task::Poll::Ready(sockopt::socket_error(fd.fd())?.map_err(io::Error::from))
+        }));
+        match connected.await {
+            None => return Err(OriginFailure::ConnectTimeout),
+            Some(Err(error)) => return Err(name_connect_error(&error)),
+            Some(Ok(())) => {}
+        }
+    }
+    Ok(Socket::new(fd))
+}
+
+fn name_connect_error(error: &io::Error) -> OriginFailure {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => OriginFailure::Refused,
+        Some(Errno::TIMEDOUT) => OriginFailure::ConnectTimeout,
+        Some(Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::HOSTDOWN | Errno::AFNOSUPPORT) => {
+            OriginFailure::Unreachable
+        }
+        Some(Errno::ADDRNOTAVAIL) => OriginFailure::NoLocalPort,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => OriginFailure::NoDescriptor,
+        _ => OriginFailure::ConnectFailed,
+    }
+}
+
+async fn begin_tls(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    socket: Socket,
+    offers_http2: bool,
+    timer: &mut DeadlineTimer,
+) -> Result<Connected, OriginFailure> {
+    if !pool.address.secure {
+        return Ok(Connected { transport: Transport::Plain(socket), alpn_http2: false });
+    }
+    let tls = shared.tls.as_ref().ok_or(OriginFailure::TlsUnconfigured)?;
+    let name = match &tls.server_name {
+        Some(name) => name.clone(),
+        None => ServerName::try_from(pool.address.host.to_string()).map_err(|_| OriginFailure::TlsUnconfigured)?,
+    };
+    let config = if offers_http2 { &tls.offering_http2 } else { &tls.config };
+    let handshake = TlsConnector::from(Arc::clone(config)).connect(name, socket);
+    let stream = match timer.bound(handshake).await {
+        None => return Err(OriginFailure::ConnectTimeout),
+        Some(Err(error)) => {
+            return Err(ClientTlsFailure::of(&error).map_or(OriginFailure::TlsFailed, OriginFailure::from));
+        }
+        Some(Ok(stream)) => stream,
+    };
+    let alpn_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+    Ok(Connected { transport: Transport::Tls(Box::new(stream)), alpn_http2 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_connect_error;
+    use crate::origin::OriginFailure;
+    use rustix::io::Errno;
+
+    #[test]
+    fn errors_have_names() {
+        for (errno, failure) in [
+            (Errno::CONNREFUSED, OriginFailure::Refused),
+            (Errno::NETUNREACH, OriginFailure::Unreachable),
+            (Errno::TIMEDOUT, OriginFailure::ConnectTimeout),
+            (Errno::MFILE, OriginFailure::NoDescriptor),
+            (Errno::ADDRNOTAVAIL, OriginFailure::NoLocalPort),
+            (Errno::INVAL, OriginFailure::ConnectFailed),
+        ] {
+            assert_eq!(name_connect_error(&errno.into()), failure);
+        }
+    }
+}

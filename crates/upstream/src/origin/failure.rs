@@ -1,0 +1,142 @@
+//! All failures of an exchange with an origin: one table with name, status for the client, fault and meaning.
+
+use flatout_http::refusal::Refusal;
+use flatout_net::tls::ClientTlsFailure;
+use std::fmt;
+
+flatout_reason::reasons! {
+    /// Why an exchange with an origin failed.
+    pub enum OriginFailure {
+        name,
+        /// Status sent to a client without response so far: 502 or 504; 400 if the client is at fault, and 503 if
+        /// this process ran out of a resource.
+        status: u16,
+        /// True if the origin is at fault: its health suffers.
+        is_origin_fault: bool,
+        text,
+    }
+    Unresolved, "origin_unresolved", 502, true, "The origin's name has no address, or the resolver failed.";
+    ResolveTimeout, "origin_resolve_timeout", 504, true, "The lookup of the origin's name did not finish within the connect timeout.";
+    Refused, "origin_refused", 502, true, "The origin's host refused the connection: nothing listens there.";
+    Unreachable, "origin_unreachable", 502, true, "There is no route to the origin's address.";
+    ConnectTimeout, "origin_connect_timeout", 504, true, "No connection was established within the connect timeout.";
+    ConnectFailed, "origin_connect_failed", 502, true, "The connection could not be established for another reason.";
+    NoLocalPort, "origin_no_local_port", 503, false, "No local port was available for a connection to the origin.";
+    NoDescriptor, "origin_no_descriptor", 503, false, "No file descriptor was available for a connection to the origin.";
+    TlsUntrusted, "origin_tls_untrusted", 502, true, "No trusted authority has signed the origin's certificate.";
+    TlsName, "origin_tls_name", 502, true, "The origin's certificate is for another name.";
+    TlsExpired, "origin_tls_expired", 502, true, "The origin's certificate is not valid at this time.";
+    TlsFailed, "origin_tls_failed", 502, true, "The TLS handshake with the origin failed.";
+    TlsUnconfigured, "origin_tls_unconfigured", 502, false, "The origin uses https, but no name or authority is configured to verify its certificate.";
+    ClosedBeforeHead, "origin_closed_before_head", 502, true, "The origin closed the connection before the first byte of a response.";
+    Reset, "origin_reset", 502, true, "The origin reset the connection before the response head was complete.";
+    CutHead, "origin_cut_head", 502, true, "The origin closed the connection partway through the response head.";
+    HeadMalformed, "origin_head_malformed", 502, true, "A response head is malformed; the name of the refusal says how.";
+    HeadTooLarge, "origin_head_too_large", 502, true, "A response head is larger than the limit, or has too many fields.";
+    InterimsTooMany, "origin_interims_too_many", 502, true, "The origin sent interim responses (1xx) beyond the limit.";
+    SwitchedUnasked, "origin_switched_unasked", 502, true, "The origin switched protocols (101) without a request to do so.";
+    HeadTimeout, "origin_head_timeout", 504, true, "The response head was not complete within the head timeout.";
+    UploadTimeout, "origin_upload_timeout", 504, true, "The origin read none of the request's content within the body timeout.";
+    BodyTimeout, "origin_body_timeout", 504, true, "The origin sent no more of the response's body within the body timeout.";
+    CutBody, "origin_cut_body", 502, true, "The origin closed the connection before the end of the response's body.";
+    BodyMalformed, "origin_body_malformed", 502, true, "The framing of the response's body is malformed; the name of the refusal says how.";
+    H2Refused, "origin_h2_refused", 502, true, "The origin refused the HTTP/2 stream, or announced its shutdown, before it processed the request.";
+    H2NoStream, "origin_h2_no_stream", 504, true, "No stream of the connection became available within the connect timeout.";
+    H2Failed, "origin_h2_failed", 502, true, "The origin reset the stream or violated HTTP/2.";
+    RequestUnsendable, "origin_request_unsendable", 400, false, "The request cannot be expressed in the origin's HTTP version.";
+    ClientCutContent, "origin_content_cut", 400, false, "The client did not send all of the request's content.";
+}
+
+impl From<ClientTlsFailure> for OriginFailure {
+    fn from(failure: ClientTlsFailure) -> Self {
+        match failure {
+            ClientTlsFailure::Name => Self::TlsName,
+            ClientTlsFailure::Expired => Self::TlsExpired,
+            ClientTlsFailure::Untrusted => Self::TlsUntrusted,
+            ClientTlsFailure::Handshake => Self::TlsFailed,
+        }
+    }
+}
+
+/// True if a request may be sent again after it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Always: nothing of it reached the origin, or the origin reported that it did not process it.
+    Always,
+    /// If its method is idempotent (RFC 9110 §9.2.2): the origin may have acted on it, and no byte of a response
+    /// arrived.
+    Idempotent,
+    /// Never: a response had begun, or the origin is not at fault.
+    Never,
+}
+
+/// How an exchange failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeFailure {
+    /// Why.
+    pub failure: OriginFailure,
+    /// The rule of HTTP that the origin broke, if any.
+    pub refusal: Option<Refusal>,
+    /// True if the request may be sent again. If its content was taken meanwhile, it cannot be: see
+    /// [`OutgoingContent::is_taken`](super::OutgoingContent::is_taken).
+    pub repeat: Repeat,
+}
+
+impl ExchangeFailure {
+    /// A failure without a broken rule.
+    pub const fn new(failure: OriginFailure, repeat: Repeat) -> Self {
+        Self { failure, refusal: None, repeat }
+    }
+
+    /// The head breaks the rule of `refusal`.
+    pub(super) const fn head(refusal: Refusal) -> Self {
+        let failure = match refusal {
+            Refusal::HeadTooLarge | Refusal::FieldsTooMany => OriginFailure::HeadTooLarge,
+            _ => OriginFailure::HeadMalformed,
+        };
+        Self { failure, refusal: Some(refusal), repeat: Repeat::Never }
+    }
+
+    /// The body breaks the rule of `refusal`.
+    pub(super) const fn body(refusal: Refusal) -> Self {
+        Self { failure: OriginFailure::BodyMalformed, refusal: Some(refusal), repeat: Repeat::Never }
+    }
+}
+
+impl fmt::Display for ExchangeFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.failure.text())?;
+        match self.refusal {
+            Some(refusal) => write!(formatter, " {}", refusal.text()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ExchangeFailure, OriginFailure};
+    use flatout_http::refusal::Refusal;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_statuses_are_a_gateway_s() {
+        let names: HashSet<_> = OriginFailure::NAMES.iter().collect();
+        assert_eq!(names.len(), OriginFailure::ALL.len());
+        for (index, failure) in OriginFailure::ALL.iter().enumerate() {
+            assert_eq!((*failure as usize, failure.name()), (index, OriginFailure::NAMES[index]));
+            assert!(failure.text().ends_with('.') && failure.name().starts_with("origin_"));
+            assert_eq!(
+                failure.is_origin_fault(),
+                matches!(failure.status(), 502 | 504) && *failure != OriginFailure::TlsUnconfigured
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_tells_what_was_wrong() {
+        let failure = ExchangeFailure::head(Refusal::FieldsTooMany);
+        assert_eq!(failure.failure, OriginFailure::HeadTooLarge);
+        assert!(failure.to_string().ends_with(Refusal::FieldsTooMany.text()));
+    }
+}

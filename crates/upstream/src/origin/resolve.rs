@@ -1,0 +1,109 @@
+//! Name resolution on a separate thread, cached for a while.
+
+use super::client::OriginShared;
+use super::failure::OriginFailure;
+use super::pool::OriginPool;
+use flatout_http::url::OriginAddress;
+use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// Minimum time between a failed resolution and the next, in milliseconds.
+const FAILURE_TTL_MS: u64 = 1_000;
+
+/// Stale addresses are used while new ones are being resolved, or if that fails, for this multiple of their TTL.
+const STALE_TTLS: u64 = 6;
+
+/// The cached addresses of an origin.
+#[derive(Debug)]
+pub(super) struct Resolution {
+    known: RefCell<ResolvedHost>,
+    arrived: Notify,
+}
+
+#[derive(Debug)]
+struct ResolvedHost {
+    addresses: Rc<[SocketAddr]>,
+    fresh_until_ms: u64,
+    usable_until_ms: u64,
+    failed_until_ms: u64,
+    under_way: bool,
+}
+
+impl Resolution {
+    /// For `address`, which is resolved already if its host is an IP address.
+    pub(super) fn new(address: &OriginAddress) -> Self {
+        let ip = address.ip();
+        // An IP address is never resolved.
+        let until_ms = if ip.is_some() { u64::MAX } else { 0 };
+        let known = ResolvedHost {
+            addresses: ip.map(|ip| SocketAddr::new(ip, address.port)).into_iter().collect(),
+            fresh_until_ms: until_ms,
+            usable_until_ms: until_ms,
+            failed_until_ms: 0,
+            under_way: false,
+        };
+        Self { known: RefCell::new(known), arrived: Notify::new() }
+    }
+
+    /// Invalidates the addresses of a name after none of them could be connected to.
+    pub(super) fn doubt(&self) {
+        let mut known = self.known.borrow_mut();
+        if known.fresh_until_ms != u64::MAX {
+            known.fresh_until_ms = 0;
+        }
+    }
+}
+
+/// The origin's addresses, at least one.
+pub(super) async fn resolve(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    timer: &mut DeadlineTimer,
+) -> Result<Rc<[SocketAddr]>, OriginFailure> {
+    loop {
+        let arrived = pool.resolution.arrived.notified();
+        {
+            let mut known = pool.resolution.known.borrow_mut();
+            let now = now_ms();
+            let usable = now < known.usable_until_ms;
+            if now < known.fresh_until_ms {
+                return Ok(Rc::clone(&known.addresses));
+            }
+            let may_begin = !known.under_way && now >= known.failed_until_ms;
+            if may_begin {
+                known.under_way = true;
+                tokio::task::spawn_local(look_up(Rc::clone(shared), Rc::clone(pool)));
+            }
+            if usable {
+                return Ok(Rc::clone(&known.addresses));
+            }
+            if !may_begin && !known.under_way {
+                return Err(OriginFailure::Unresolved);
+            }
+        }
+        timer.bound(arrived).await.ok_or(OriginFailure::ResolveTimeout)?;
+    }
+}
+
+/// Calls the system's resolver on a separate thread.
+async fn look_up(shared: Rc<OriginShared>, pool: Rc<OriginPool>) {
+    shared.counts.lookups.add(1);
+    let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;
+    let addresses: Rc<[SocketAddr]> = found.into_iter().flatten().collect();
+    let now = now_ms();
+    let mut known = pool.resolution.known.borrow_mut();
+    known.under_way = false;
+    if addresses.is_empty() {
+        known.failed_until_ms = now.saturating_add(FAILURE_TTL_MS);
+    } else {
+        let ttl_ms = shared.settings.resolve_ttl_ms;
+        known.addresses = addresses;
+        known.fresh_until_ms = now.saturating_add(ttl_ms.max(1));
+        known.usable_until_ms = now.saturating_add(ttl_ms.max(1).saturating_mul(STALE_TTLS));
+    }
+    drop(known);
+    pool.resolution.arrived.notify_waiters();
+}

@@ -1,0 +1,235 @@
+//! The body of an HTTP/1.1 response that did not arrive completely with its head.
+
+use super::body::IncomingPiece;
+use super::client::OriginShared;
+use super::failure::{ExchangeFailure, OriginFailure, Repeat};
+use super::pool::OriginPool;
+use super::upload::Upload;
+use flatout_handler::shared::SharedBytes;
+use flatout_http::body::BodyDecoder;
+use flatout_http::framing::Framing;
+use flatout_http::limits::Limits;
+use flatout_net::task_deadlines::DeadlineTimer;
+use flatout_net::transport::Transport;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Size of the previous receive above which the next one avoids a copy, in bytes.
+const LARGE_BYTES: usize = 16 * 1024;
+
+/// Received bytes that have not been decoded.
+#[derive(Debug)]
+pub(super) struct Received(Option<SharedBytes>);
+
+impl Received {
+    pub(super) fn new(bytes: SharedBytes) -> Self {
+        Self(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+/// A body in progress.
+#[derive(Debug)]
+pub(super) struct Streaming {
+    pub(super) shared: Rc<OriginShared>,
+    pub(super) pool: Rc<OriginPool>,
+    /// Present until the body ends.
+    pub(super) transport: Option<Transport>,
+    pub(super) decoder: BodyDecoder,
+    pub(super) received: Received,
+    /// Bytes of the last receive.
+    pub(super) received_bytes: usize,
+    /// The rest of the request, if the origin responded before it had all of it.
+    pub(super) upload: Option<Upload>,
+    pub(super) persistent: bool,
+    /// The body is complete, and its last bytes were returned.
+    pub(super) ended: bool,
+    pub(super) timer: DeadlineTimer,
+    /// Timeout for more of the body, in milliseconds.
+    pub(super) piece_timeout_ms: u64,
+}
+
+impl Streaming {
+    /// The next piece. Must not be called after the last.
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
+        if self.ended {
+            return Poll::Ready(IncomingPiece::End(take_trailers(&self.decoder)));
+        }
+        self.poll_upload(context);
+        loop {
+            if let Some(piece) = self.decode() {
+                self.timer.clear();
+                return Poll::Ready(piece);
+            }
+            match self.poll_receive(context) {
+                Poll::Ready(Ok(bytes)) if !bytes.is_empty() => {
+                    self.shared.counts.bytes_received.add(bytes.len() as u64);
+                    self.timer.clear();
+                    self.received_bytes = bytes.len();
+                    self.received = Received::new(bytes);
+                }
+                Poll::Ready(Ok(_)) if self.decoder.ends_with_connection() => {
+                    self.ended = true;
+                    self.transport = None;
+                    return Poll::Ready(IncomingPiece::End(None));
+                }
+                Poll::Ready(_) => return Poll::Ready(self.cut()),
+                Poll::Pending => break,
+            }
+        }
+        if !self.timer.is_waiting() {
+            self.timer.begin(self.piece_timeout_ms);
+        }
+        if self.timer.poll_expired(context).is_ready() {
+            return Poll::Ready(self.fail(ExchangeFailure::new(OriginFailure::BodyTimeout, Repeat::Never)));
+        }
+        Poll::Pending
+    }
+
+    /// Receives once; empty at the end. Large pieces are received into their own buffer, small ones copied from the
+    /// worker's, so that a small piece takes no more memory than it needs.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
+        let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let shared = &self.shared;
+        let bytes_max = shared.receive_bytes_max();
+        if self.received_bytes >= LARGE_BYTES
+            && let Some(polled) = transport.poll_receive_buffer(context, bytes_max)
+        {
+            return polled.map_ok(|mut buffer| {
+                if buffer.len() < LARGE_BYTES {
+                    buffer.shrink_to_fit();
+                }
+                SharedBytes::counted(buffer, &shared.budget)
+            });
+        }
+        let mut input = shared.input.borrow_mut();
+        transport.poll_receive(context, &mut input[..bytes_max]).map_ok(|count| shared.copy(&input[..count]))
+    }
+
+    /// Continues sending the request while its response is read. Failing to do so is not a failure of the response.
+    fn poll_upload(&mut self, context: &mut Context<'_>) {
+        let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return };
+        match upload.poll(&self.shared, transport, context) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.upload = None,
+            Poll::Ready(Err(_)) => {
+                self.upload = None;
+                self.persistent = false;
+            }
+        }
+    }
+
+    /// The next piece in the received bytes, if there is one.
+    fn decode(&mut self) -> Option<IncomingPiece> {
+        let mut received = self.received.0.take()?;
+        loop {
+            let step = match self.decoder.decode(&received) {
+                Ok(step) => step,
+                Err(refusal) => return Some(self.fail(ExchangeFailure::body(refusal))),
+            };
+            let data =
+                (step.data_bytes > 0).then(|| received.slice(step.data_start..step.data_start + step.data_bytes));
+            received.advance(step.consumed);
+            if step.done {
+                self.finish(!received.is_empty());
+            }
+            if let Some(data) = data {
+                self.received = Received::new(received);
+                return Some(IncomingPiece::Bytes(data));
+            }
+            if step.done {
+                return Some(IncomingPiece::End(take_trailers(&self.decoder)));
+            }
+            if received.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// The body is complete: pools the connection, unless one of the sides has more to send.
+    fn finish(&mut self, has_surplus: bool) {
+        self.ended = true;
+        let transport = self.transport.take();
+        if let Some(transport) = transport
+            && self.persistent
+            && self.upload.is_none()
+            && !has_surplus
+        {
+            self.pool.check_in(&self.shared, transport);
+        }
+    }
+
+    fn cut(&mut self) -> IncomingPiece {
+        self.fail(ExchangeFailure::new(OriginFailure::CutBody, Repeat::Never))
+    }
+
+    fn fail(&mut self, failure: ExchangeFailure) -> IncomingPiece {
+        self.transport = None;
+        self.shared.counts.add_failure(failure.failure);
+        IncomingPiece::Failed(failure)
+    }
+}
+
+/// The trailer lines of a complete body, if it has any.
+fn take_trailers(decoder: &BodyDecoder) -> Option<Rc<[u8]>> {
+    Some(decoder.trailers()).filter(|lines| !lines.is_empty()).map(Into::into)
+}
+
+/// A body that arrived with its head.
+pub(super) struct Whole {
+    pub(super) content: SharedBytes,
+    pub(super) trailers: Option<Rc<[u8]>>,
+    /// More bytes arrived than the body has.
+    pub(super) has_surplus: bool,
+}
+
+/// The whole body, if `bytes` hold it.
+pub(super) fn decode_whole(framing: Framing, bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
+    let (length, has_surplus) = match framing {
+        Framing::None => (0, !bytes.is_empty()),
+        Framing::Length(length) => {
+            let length = usize::try_from(length).ok().filter(|&length| length <= bytes.len())?;
+            (length, length < bytes.len())
+        }
+        Framing::Chunked => return decode_whole_chunks(bytes, limits),
+        Framing::UntilClose => return None,
+    };
+    Some(Whole { content: bytes.slice(0..length), trailers: None, has_surplus })
+}
+
+/// The content of complete chunks. A single chunk, as in most small bodies, is not copied.
+fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
+    // Otherwise the end has not arrived, and searching for it would be wasted.
+    if !bytes.ends_with(b"\r\n\r\n") {
+        return None;
+    }
+    let mut decoder = BodyDecoder::of_response(Framing::Chunked, limits)?;
+    let (mut used, mut first, mut joined) = (0, None, Vec::new());
+    while used < bytes.len() {
+        // The reader of the body reports the broken rule.
+        let step = decoder.decode(&bytes[used..]).ok()?;
+        let data = used + step.data_start..used + step.data_start + step.data_bytes;
+        used += step.consumed;
+        if !data.is_empty() {
+            match &first {
+                None => first = Some(data),
+                Some(first) => {
+                    if joined.is_empty() {
+                        joined.extend_from_slice(&bytes[first.clone()]);
+                    }
+                    joined.extend_from_slice(&bytes[data]);
+                }
+            }
+        }
+        if step.done {
+            let content = match first {
+                Some(_) if !joined.is_empty() => SharedBytes::from(joined),
+                Some(first) => bytes.slice(first),
+                None => bytes.slice(0..0),
+            };
+            let trailers = take_trailers(&decoder);
+            return Some(Whole { content, trailers, has_surplus: used < bytes.len() });
+        }
+    }
+    None
+}

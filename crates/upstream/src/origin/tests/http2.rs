@@ -1,0 +1,438 @@
+use super::tls::{Authorities, identity, secure_client, server_config};
+use super::*;
+use crate::origin::Repeat;
+use ::bytes::Bytes;
+use ::http::{HeaderMap, HeaderValue, Request, Response};
+use flatout_handler::content::content_channel;
+use flatout_os::runtime::build_runtime;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::spawn_local;
+use tokio_rustls::TlsAcceptor;
+
+/// The requests that an HTTP/2 server received.
+struct Asked {
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    /// Among all requests of the server.
+    number: usize,
+}
+
+/// A server of HTTP/2, over TLS when it has an acceptor, that gives each request to `handle`, which answers, or tells
+/// it to go away. Counts its connections.
+fn serve_http2<F>(acceptor: Option<TlsAcceptor>, handle: fn(Asked) -> F) -> (OriginAddress, Arc<AtomicUsize>)
+where
+    F: Future<Output = Then> + 'static,
+{
+    let (origin, connections, _) = serve_counted(acceptor, handle);
+    (origin, connections)
+}
+
+/// The same, which also counts the connections that have ended.
+fn serve_counted<F>(
+    acceptor: Option<TlsAcceptor>,
+    handle: fn(Asked) -> F,
+) -> (OriginAddress, Arc<AtomicUsize>, Arc<AtomicUsize>)
+where
+    F: Future<Output = Then> + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let origin = OriginAddress::new(acceptor.is_some(), "127.0.0.1", listener.local_addr().unwrap().port());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (counted, counted_ended) = (Arc::clone(&connections), Arc::clone(&ended));
+    thread::spawn(move || {
+        build_runtime().unwrap().block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            let requests = Arc::new(AtomicUsize::new(0));
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                let (acceptor, requests, ended) = (acceptor.clone(), Arc::clone(&requests), Arc::clone(&counted_ended));
+                spawn_local(async move {
+                    match acceptor {
+                        None => serve_connection(stream, requests, handle).await,
+                        Some(acceptor) => {
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                serve_connection(stream, requests, handle).await;
+                            }
+                        }
+                    }
+                    ended.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+        });
+    });
+    (origin, connections, ended)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    GoOn,
+    GoAway,
+}
+
+async fn serve_connection<F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    requests: Arc<AtomicUsize>,
+    handle: fn(Asked) -> F,
+) where
+    F: Future<Output = Then> + 'static,
+{
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    let (told, mut tells) = tokio::sync::mpsc::unbounded_channel();
+    poll_fn(|context| {
+        while let Poll::Ready(Some(then)) = tells.poll_recv(context) {
+            if then == Then::GoAway {
+                connection.graceful_shutdown();
+            }
+        }
+        while let Some(Ok((request, respond))) = ready!(connection.poll_accept(context)) {
+            let number = requests.fetch_add(1, Ordering::SeqCst);
+            let told = told.clone();
+            spawn_local(async move {
+                let _ = told.send(handle(Asked { request, respond, number }).await);
+            });
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+fn http2_client(mut settings: OriginSettings) -> OriginClient {
+    settings.http2 = true;
+    client_with(settings)
+}
+
+fn ok() -> Response<()> {
+    Response::builder().header("x-a", "1").header("x-a", "2").body(()).unwrap()
+}
+
+/// Answers with what was asked, content and trailers included.
+async fn echo(mut asked: Asked) -> Then {
+    let head = format!("{} {}\n{:?}\n", asked.request.method(), asked.request.uri(), asked.request.headers());
+    let mut content = Vec::new();
+    let body = asked.request.body_mut();
+    while let Some(Ok(bytes)) = body.data().await {
+        body.flow_control().release_capacity(bytes.len()).unwrap();
+        content.extend_from_slice(&bytes);
+    }
+    let trailers = body.trailers().await.unwrap();
+    let mut stream = asked.respond.send_response(ok(), false).unwrap();
+    stream.send_data(Bytes::from(head), false).unwrap();
+    stream.send_data(Bytes::from(content), trailers.is_none()).unwrap();
+    if let Some(trailers) = trailers {
+        stream.send_trailers(trailers).unwrap();
+    }
+    Then::GoOn
+}
+
+#[test]
+fn requests_and_answers_have_the_same_form_as_over_http1() {
+    let (origin, connections) = serve_http2(None, echo);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let answer = get(&client, &origin).await.unwrap();
+        assert_eq!((answer.status, &*answer.lines), (200, "x-a: 1\r\nx-a: 2\r\n"));
+        let text = String::from_utf8(answer.content).unwrap();
+        assert_eq!(text, "GET http://origin.example/path?query\n{\"x-one\": \"1\"}\n");
+        // Content of every kind, trailers, and content larger than any window.
+        let put = OutgoingRequest { content: bytes(b"hello"), ..request("PUT") };
+        let text = String::from_utf8(exchange(&client, &origin, put).await.unwrap().content).unwrap();
+        assert!(text.ends_with("{\"x-one\": \"1\", \"content-length\": \"5\"}\nhello"), "{text}");
+        let large: Vec<u8> = (0..3_000_000).map(|index| (index / 257) as u8).collect();
+        let put = OutgoingRequest { content: bytes(&large), ..request("PUT") };
+        assert!(exchange(&client, &origin, put).await.unwrap().content.ends_with(&large));
+        let (writer, content) = content_channel(None);
+        let post = OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") };
+        writer.write(SharedBytes::from(&b"abc"[..]));
+        writer.end(Some(b"X-Sum: 6\r\n"[..].into()));
+        let answer = exchange(&client, &origin, post).await.unwrap();
+        assert!(answer.content.ends_with(b"abc"));
+        assert_eq!(answer.trailers.as_deref(), Some("x-sum: 6\r\n"));
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+        assert_eq!((client.counts().connections_opened.get(), client.counts().connections_reused.get()), (1, 3));
+    });
+}
+
+#[test]
+fn many_streams_share_one_connection_from_the_beginning() {
+    async fn slowly(mut asked: Asked) -> Then {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut stream = asked.respond.send_response(ok(), false).unwrap();
+        stream.send_data(Bytes::from(vec![b'x'; 50_000]), true).unwrap();
+        Then::GoOn
+    }
+    let (origin, connections) = serve_http2(None, slowly);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let tasks: Vec<_> = (0..50)
+            .map(|_| {
+                let (client, origin) = (client.clone(), origin.clone());
+                spawn_local(async move { get(&client, &origin).await.unwrap().content.len() })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), 50_000);
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn interim_answers_and_those_without_a_body() {
+    async fn hints(mut asked: Asked) -> Then {
+        if asked.request.method() != "HEAD" {
+            let early = Response::builder().status(103).header("link", "</a>").body(()).unwrap();
+            asked.respond.send_informational(early).unwrap();
+        }
+        let answer = Response::builder().header("content-length", "500");
+        let answer = if asked.request.method() == "HEAD" { answer } else { Response::builder().status(204) };
+        asked.respond.send_response(answer.body(()).unwrap(), true).unwrap();
+        Then::GoOn
+    }
+    let (origin, _) = serve_http2(None, hints);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let mut seen = Vec::new();
+        let told = |status, lines: &[u8]| seen.push((status, lines.to_vec()));
+        let incoming = client.exchange(&origin, &mut request("GET"), told).await.unwrap();
+        assert_eq!((incoming.status, seen), (204, vec![(103, b"link: </a>\r\n".to_vec())]));
+        let mut incoming = client.exchange(&origin, &mut request("HEAD"), |_, _| {}).await.unwrap();
+        assert_eq!((incoming.content_length, incoming.body.is_ended()), (Some(500), true));
+        assert_eq!(finish(&mut incoming).await.unwrap().content, b"");
+    });
+}
+
+#[test]
+fn an_origin_that_goes_away_gets_a_new_connection() {
+    async fn leave(mut asked: Asked) -> Then {
+        let mut stream = asked.respond.send_response(ok(), false).unwrap();
+        stream.send_data(Bytes::from_static(b"bye"), true).unwrap();
+        Then::GoAway
+    }
+    let (origin, connections) = serve_http2(None, leave);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        for round in 1..=4 {
+            assert_eq!(get(&client, &origin).await.unwrap().content, b"bye");
+            pause_ms(30).await;
+            assert_eq!(connections.load(Ordering::SeqCst), round);
+        }
+    });
+}
+
+#[test]
+fn what_the_origin_refused_is_sent_again_once() {
+    async fn refuse_odd(mut asked: Asked) -> Then {
+        if asked.number % 2 == 1 {
+            asked.respond.send_reset(Reason::REFUSED_STREAM);
+            return Then::GoOn;
+        }
+        echo(asked).await
+    }
+    async fn refuse_all(mut asked: Asked) -> Then {
+        asked.respond.send_reset(Reason::REFUSED_STREAM);
+        Then::GoOn
+    }
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let (origin, _) = serve_http2(None, refuse_odd);
+        for _ in 0..2 {
+            let post = OutgoingRequest { content: bytes(b"abc"), ..request("POST") };
+            assert!(exchange(&client, &origin, post).await.unwrap().content.ends_with(b"abc"));
+        }
+        assert_eq!(client.counts().repeats.get(), 1);
+        let (origin, _) = serve_http2(None, refuse_all);
+        let failure = get(&client, &origin).await.unwrap_err();
+        assert_eq!((failure.failure, failure.repeat), (OriginFailure::H2Refused, Repeat::Always));
+    });
+}
+
+#[test]
+fn bodies_that_are_cut_never_end_whole() {
+    async fn cut(mut asked: Asked) -> Then {
+        let wrong = asked.request.uri().path() == "/path" && asked.number == 1;
+        let mut answer = ok();
+        if wrong {
+            answer.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+        }
+        let mut stream = asked.respond.send_response(answer, false).unwrap();
+        stream.send_data(Bytes::from_static(b"abc"), wrong).unwrap();
+        if !wrong {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            stream.send_reset(Reason::INTERNAL_ERROR);
+        }
+        Then::GoOn
+    }
+    let (origin, _) = serve_http2(None, cut);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        for _ in 0..2 {
+            let failure = get(&client, &origin).await.unwrap_err();
+            assert!(matches!(failure.failure, OriginFailure::CutBody | OriginFailure::H2Failed), "{failure:?}");
+            assert_ne!(failure.repeat, Repeat::Always);
+        }
+    });
+}
+
+#[test]
+fn late_origins_are_given_up() {
+    async fn late(mut asked: Asked) -> Then {
+        if asked.request.method() == "POST" {
+            let mut stream = asked.respond.send_response(ok(), false).unwrap();
+            stream.send_data(Bytes::from_static(b"abc"), false).unwrap();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            return Then::GoOn;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Then::GoOn
+    }
+    let (origin, _) = serve_http2(None, late);
+    run(async {
+        let client = http2_client(quick());
+        assert_eq!(failure_of(get(&client, &origin).await), OriginFailure::HeadTimeout);
+        assert_eq!(failure_of(exchange(&client, &origin, request("POST")).await), OriginFailure::BodyTimeout);
+        // It takes no more than its window.
+        let put = OutgoingRequest { content: bytes(&vec![0; 1_000_000]), ..request("PUT") };
+        assert_eq!(failure_of(exchange(&client, &origin, put).await), OriginFailure::UploadTimeout);
+    });
+}
+
+#[test]
+fn a_body_that_is_not_read_holds_the_origin_back_and_nobody_else() {
+    async fn large(mut asked: Asked) -> Then {
+        let mut stream = asked.respond.send_response(ok(), false).unwrap();
+        stream.send_data(Bytes::from(vec![b'x'; 4_000_000]), false).unwrap();
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-end", HeaderValue::from_static("1"));
+        stream.send_trailers(trailers).unwrap();
+        Then::GoOn
+    }
+    let (origin, connections) = serve_http2(None, large);
+    run(async {
+        let client = http2_client(quick());
+        let mut slow = client.exchange(&origin, &mut request("GET"), |_, _| {}).await.unwrap();
+        let dropped = client.exchange(&origin, &mut request("GET"), |_, _| {}).await.unwrap();
+        drop(dropped);
+        for _ in 0..3 {
+            assert_eq!(get(&client, &origin).await.unwrap().content.len(), 4_000_000);
+        }
+        pause_ms(300).await;
+        let answer = finish(&mut slow).await.unwrap();
+        assert_eq!((answer.content.len(), answer.trailers.as_deref()), (4_000_000, Some("x-end: 1\r\n")));
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_connection_without_use_is_closed() {
+    let (origin, connections) = serve_http2(None, echo);
+    run(async {
+        let client = http2_client(OriginSettings { idle_timeout_ms: 100, ..OriginSettings::default() });
+        for round in 1..=2 {
+            get(&client, &origin).await.unwrap();
+            get(&client, &origin).await.unwrap();
+            assert_eq!(connections.load(Ordering::SeqCst), round);
+            pause_ms(300).await;
+        }
+    });
+}
+
+#[test]
+fn an_origin_may_answer_before_it_has_read_everything() {
+    async fn refuse(mut asked: Asked) -> Then {
+        let answer = Response::builder().status(413).body(()).unwrap();
+        let mut stream = asked.respond.send_response(answer, false).unwrap();
+        // Nobody reads the rest of the request: the stream is reset, without an error, behind the answer.
+        stream.send_data(Bytes::from_static(b"much"), true).unwrap();
+        Then::GoOn
+    }
+    let (origin, connections) = serve_http2(None, refuse);
+    run(async {
+        let client = http2_client(quick());
+        for _ in 0..3 {
+            let put = OutgoingRequest { content: bytes(&vec![0; 1_000_000]), ..request("PUT") };
+            let answer = exchange(&client, &origin, put).await.unwrap();
+            assert_eq!((answer.status, &*answer.content), (413, &b"much"[..]));
+            let (writer, content) = content_channel(Some(1_000_000));
+            let post = OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") };
+            writer.write(SharedBytes::from(vec![0; 500_000]));
+            assert_eq!(exchange(&client, &origin, post).await.unwrap().status, 413);
+            assert!(writer.is_abandoned());
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_leaves_nothing_open() {
+    let (origin, connections, ended) = serve_counted(None, echo);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        let mut incoming = client.exchange(&origin, &mut request("GET"), |_, _| {}).await.unwrap();
+        drop(client);
+        pause_ms(30).await;
+        assert!(!finish(&mut incoming).await.unwrap().content.is_empty(), "a body outlives its client");
+        drop(incoming);
+        for _ in 0..100 {
+            if ended.load(Ordering::SeqCst) == 1 {
+                break;
+            }
+            pause_ms(10).await;
+        }
+        assert_eq!((connections.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (1, 1));
+    });
+}
+
+#[test]
+fn an_origin_of_http1_breaks_its_rules() {
+    let origin = serve(|_, mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+        let mut some = [0; 1000];
+        while matches!(stream.read(&mut some), Ok(1..)) {}
+    });
+    run(async {
+        let failure = failure_of(get(&http2_client(quick()), &origin).await);
+        assert!(matches!(failure, OriginFailure::H2Failed | OriginFailure::Reset), "{failure:?}");
+    });
+}
+
+#[test]
+fn alpn_decides_between_both() {
+    let identity = identity(&["127.0.0.1"]);
+    let tls = Authorities::of(&identity).tls();
+    let settings = OriginSettings { http2: true, ..OriginSettings::default() };
+    let acceptor = TlsAcceptor::from(server_config(&identity, &[b"h2", b"http/1.1"]));
+    let (origin, connections) = serve_http2(Some(acceptor), echo);
+    run(async {
+        let client = secure_client(settings.clone(), &tls);
+        for _ in 0..3 {
+            let answer = get(&client, &origin).await.unwrap();
+            assert!(answer.content.starts_with(b"GET https://origin.example/path?query\n"));
+        }
+        assert_eq!(connections.load(Ordering::SeqCst), 1);
+    });
+    let config = server_config(&identity, &[b"http/1.1"]);
+    let origin = serve(move |_, stream| {
+        let session = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut session = rustls::StreamOwned::new(session, stream);
+        while read_request(&mut session).is_some() {
+            session.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none").unwrap();
+        }
+    });
+    let origin = OriginAddress { secure: true, ..origin };
+    run(async {
+        let client = secure_client(settings, &tls);
+        for _ in 0..3 {
+            assert_eq!(get(&client, &origin).await.unwrap().content, b"one");
+        }
+        assert_eq!(client.counts().connections_opened.get(), 1, "the connection that was asked is used");
+    });
+}
