@@ -1,5 +1,6 @@
 //! The documents that are printed from tables in the code say what the tables say.
 
+use flatout_balance::group::Change;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, MemorySource, format, load};
 use flatout_data::DataReason;
@@ -11,10 +12,9 @@ use flatout_pages::PageOutcome;
 use flatout_pages::api::refusal::PageRefusal;
 use flatout_pages::sandbox::FailureKind;
 use flatout_proxy::esi::EsiError;
-use flatout_proxy::group::Change;
 use flatout_proxy::outcome::ForwardOutcome;
-use flatout_proxy::store::notice::VolumeEvent;
 use flatout_serve::outcome::FileOutcome;
+use flatout_store::notice::VolumeEvent;
 use flatout_upstream::origin::OriginFailure;
 use std::collections::HashMap;
 use std::fmt::Write as _;

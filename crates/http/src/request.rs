@@ -102,7 +102,15 @@ pub struct RequestHead<'a> {
     pub head_bytes: usize,
 }
 
-impl RequestHead<'_> {
+impl<'a> RequestHead<'a> {
+    /// The authority of an absolute-form target, otherwise the Host field (RFC 9112 §3.2.2).
+    pub fn effective_host(&self) -> Option<&'a [u8]> {
+        match self.target {
+            Target::Resource { authority: Some(authority), .. } => Some(authority),
+            _ => self.host,
+        }
+    }
+
     /// Returns whether the target is an absolute-form with scheme https.
     pub fn has_https_target(&self) -> bool {
         const PREFIX: &[u8] = b"https:";

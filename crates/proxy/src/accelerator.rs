@@ -2,18 +2,18 @@
 
 use crate::events::{NotKeptCounts, OnChange, UnstoredResponses};
 use crate::fill::Fills;
-use crate::group::Change;
 use crate::meta::Meta;
-use crate::query::begin_key;
 use crate::ranges::RangeFetches;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::{Store, StoreSettings};
+use flatout_balance::group::Change;
 use flatout_cache::key::write_key;
 use flatout_cache::reason::NoStore;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{NoVarySearch, write_path_key, write_search_key};
 use flatout_handler::budget::Budget;
+use flatout_store::key::begin_key;
+use flatout_store::{Store, StoreSettings};
 use flatout_upstream::origin::OriginCounts;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

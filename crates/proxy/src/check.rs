@@ -1,8 +1,10 @@
 //! Active health checks: one worker checks each origin at every interval.
 
-use crate::health::{CHECK_METHOD, CheckOutcome, CheckResult, due_ms, write_check_lines};
+use crate::forward::write_host_lines;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
+use flatout_balance::health::{CheckOutcome, CheckResult, due_ms};
+use flatout_config::model::{Origin, Proxy};
 use flatout_os::clock::Now;
 use flatout_upstream::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
 use std::future::poll_fn;
@@ -13,6 +15,16 @@ use tokio::task::spawn_local;
 
 /// Maximum bytes of a check's response that are read so that its connection can be reused.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Method of a check; its target is `HealthCheck::path`.
+const CHECK_METHOD: &str = "GET";
+
+/// Appends the field lines of a check, each `Name: value` and CR LF: Host, as for requests without one, and
+/// User-Agent, Accept and Cache-Control.
+fn write_check_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
+    write_host_lines(settings, origin, out);
+    out.extend_from_slice(b"User-Agent: flatout-health-check\r\nAccept: */*\r\nCache-Control: no-store\r\n");
+}
 
 /// Starts checking the origins of `step`, unless another worker does. Ends once the step is no longer in force.
 pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
@@ -78,4 +90,24 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
         }
     };
     CheckOutcome::judge(check, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_check_lines;
+    use flatout_config::model::{HostField, Origin, Proxy};
+
+    #[test]
+    fn the_host_is_as_for_requests() {
+        let origin = Origin { secure: true, host: "a.example".to_owned(), port: 8443, weight: 1, backup: false };
+        for (host, expected) in [
+            (HostField::Client, "a.example:8443"),
+            (HostField::Origin, "a.example:8443"),
+            (HostField::Fixed("b.example".to_owned()), "b.example"),
+        ] {
+            let mut out = Vec::new();
+            write_check_lines(&Proxy { host, ..Proxy::default() }, &origin, &mut out);
+            assert!(String::from_utf8(out).unwrap().starts_with(&format!("Host: {expected}\r\n")));
+        }
+    }
 }

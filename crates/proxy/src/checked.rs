@@ -3,10 +3,10 @@
 //! A volume's checking thread reads the file, and this task waits for it. Verified parts go out by sendfile like any
 //! other file.
 
-use crate::store::BodyFile;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_store::BodyFile;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Events for operators: responses that were not stored, and changes in origin availability.
 
-use crate::group::Change;
-use crate::store::hold;
+use flatout_balance::group::Change;
 use flatout_cache::reason::NoStore;
+use flatout_store::hold;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -2,13 +2,13 @@
 
 use crate::accelerator::Accelerator;
 use crate::forward::{Passage, Strip, retry, upgrade, write_interim_lines, write_request_lines};
-use crate::group::{Ending, Ticket, Tried, hash_request};
-use crate::limit::{Permit, Sample, WaitingRequest};
 use crate::outcome::ForwardOutcome;
 use crate::outcome::origin_failed;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
+use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
+use flatout_balance::limit::{Permit, QueueRefusal, Sample, WaitingRequest};
 use flatout_cache::key::write_query;
 use flatout_handler::Request;
 use flatout_handler::content::{InterimResponse, Interims};
@@ -213,14 +213,12 @@ pub(crate) async fn ask_origin(
         let permit = if let Some(permit) = permit.or_else(|| limiter.try_acquire()) {
             permit
         } else {
-            let waiting = limiter.enqueue(now_ms).map_err(Refusal::from)?;
-            Box::pin(wait_for_place(&client, waiting)).await.map_err(Refusal::from)?
+            let waiting = limiter.enqueue(now_ms).map_err(ForwardOutcome::from)?;
+            Box::pin(wait_for_place(&client, waiting)).await.map_err(ForwardOutcome::from)?
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
-        ask.request
-            .with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))
-            .map_err(Refusal::from)?;
+        ask.request.with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))?;
         let mut outgoing = OutgoingRequest {
             method,
             target: &ask.target,
@@ -370,7 +368,7 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
 }
 
 /// Waits in the origin's queue.
-async fn wait_for_place(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, ForwardOutcome> {
+async fn wait_for_place(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, QueueRefusal> {
     loop {
         let now_ms = Now::read().monotonic_ms;
         let timeout_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);

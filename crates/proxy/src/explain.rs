@@ -6,10 +6,9 @@
 use crate::accelerator::Accelerator;
 use crate::meta::StoredResponse;
 use crate::parts::PartSet;
-use crate::query::{audience_hash, locator};
+use crate::query::audience_hash;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::{Purged, Store};
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
 use flatout_cache::explain::Explanation;
@@ -18,6 +17,8 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::Stored;
 use flatout_cache::vary::{compare_variant, has_cookie_rules, matches_language, matches_variant};
 use flatout_os::clock::Now;
+use flatout_store::key::locator;
+use flatout_store::{Purged, Store};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -11,18 +11,15 @@
 //! | `compose` | composition of ESI pages |
 //! | `check` | driver of health checks |
 //! | [`meta`] | metadata of stored responses |
-//! | [`group`] | load balancing and passive health |
-//! | [`limit`] | concurrency limits and queues per origin |
 //! | [`forward`] | fields of requests and responses in transit; upgrades; retries |
-//! | [`health`] | request and evaluation of health checks |
 //! | [`fill`], [`growing`] | shared fetches and their arriving content |
-//! | [`store`] | stored responses: memory and disks |
 //! | [`esi`] | ESI 1.0 |
 //! | [`hints`] | links for a 103 |
 //! | [`outcome`] | reasons for responses |
 //! | [`explain`], [`events`] | explanation of lookups; responses not stored, and origin availability |
 //!
-//! Absent by design: sockets (see `flatout_net`) and caching rules (see `flatout_cache`).
+//! Absent by design: sockets (see `flatout_upstream`), balancing (see `flatout_balance`), the store (see `flatout_store`), and caching rules
+//! (see `flatout_cache`).
 
 pub mod accelerator;
 mod check;
@@ -34,11 +31,8 @@ mod exchange;
 pub mod explain;
 pub mod fill;
 pub mod forward;
-pub mod group;
 pub mod growing;
-pub mod health;
 pub mod hints;
-pub mod limit;
 pub mod meta;
 mod note;
 pub mod outcome;
@@ -48,7 +42,6 @@ mod query;
 mod ranges;
 pub mod rules;
 pub mod step;
-pub mod store;
 pub mod worker;
 mod worker_cache;
 

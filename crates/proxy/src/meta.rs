@@ -35,9 +35,9 @@ impl Meta {
 }
 
 /// A stored response.
-pub type StoredResponse = crate::store::Object<Meta>;
+pub type StoredResponse = flatout_store::Object<Meta>;
 
-impl crate::store::Meta for Meta {
+impl flatout_store::Meta for Meta {
     fn encode(&self, into: &mut Vec<u8>) {
         codec::encode(&self.stored, into);
         let marks = if self.trailers.is_empty() { 0 } else { HAS_TRAILERS };
@@ -108,10 +108,10 @@ impl crate::store::Meta for Meta {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::Meta;
-    use crate::store::Meta as _;
     use flatout_cache::freshness::LifetimeSource;
     use flatout_cache::stored::{Extent, Flags, Stored};
     use flatout_cache::tags::Tags;
+    use flatout_store::Meta as _;
 
     /// The metadata of an answer that says next to nothing.
     pub(crate) fn meta() -> Meta {

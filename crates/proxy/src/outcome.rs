@@ -1,6 +1,7 @@
 //! Outcomes of requests: one table defines the name in logs and counters, the status and the meaning.
 
 use crate::forward::ALLOW_FORWARDED;
+use flatout_balance::limit::QueueRefusal;
 use flatout_cache::reason::Lookup;
 use flatout_handler::routed::Refusal;
 use flatout_upstream::origin::OriginFailure;
@@ -44,6 +45,15 @@ impl From<ForwardOutcome> for Refusal {
     }
 }
 
+impl From<QueueRefusal> for ForwardOutcome {
+    fn from(refusal: QueueRefusal) -> Self {
+        match refusal {
+            QueueRefusal::Full => Self::OriginQueueFull,
+            QueueRefusal::Timeout => Self::OriginQueueTimeout,
+        }
+    }
+}
+
 /// The refusal because an origin failed.
 pub(crate) fn origin_failed(failure: OriginFailure) -> Refusal {
     Refusal::new(failure.status(), sentence(failure.status()), failure)
@@ -77,7 +87,7 @@ const fn sentence(status: u16) -> &'static str {
 mod tests {
     use super::ForwardOutcome;
     use crate::esi::EsiError;
-    use crate::group::Change;
+    use flatout_balance::group::Change;
     use std::collections::HashSet;
 
     #[test]

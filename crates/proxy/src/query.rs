@@ -5,20 +5,17 @@ use crate::exchange::UpstreamRequest;
 use crate::ranges::RangeFetch;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::ObjectKey;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_handler::routed::HeaderPolicy;
 use flatout_http::head::FieldStorage;
 use flatout_http::status::has_content;
+use flatout_store::ObjectKey;
+use flatout_store::key::begin_key;
 use flatout_upstream::origin::Incoming;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Separator of the realm and the rest of a key: no host name contains it.
-const REALM_END: u8 = b'\n';
 
 /// Separator after the cache key in the key of a fetch.
 pub(crate) const FETCH_KEY_END: u8 = 0;
@@ -112,7 +109,7 @@ impl Query {
             let cache_request = CacheRequest {
                 method: request.head.method.as_str(),
                 secure: request.secure,
-                authority: crate::forward::effective_host(request.head).unwrap_or_default(),
+                authority: request.head.effective_host().unwrap_or_default(),
                 path,
                 query,
                 fields: request.head.fields,
@@ -154,35 +151,4 @@ impl Query {
 pub(crate) const fn audience_hash(hash: u64, names_visitor: bool) -> u64 {
     // Any constant with mixed bits in all bytes works: this is 2^64 divided by the golden ratio.
     if names_visitor { hash ^ 0x9e37_79b9_7f4a_7c15 } else { hash }
-}
-
-/// Starts a key in `realm`.
-pub(crate) fn begin_key(realm: &str, output: &mut Vec<u8>) {
-    output.extend_from_slice(realm.as_bytes());
-    output.push(REALM_END);
-}
-
-/// Realm of a key.
-pub(crate) fn realm_of(key: &[u8]) -> &[u8] {
-    &key[..key.iter().position(|&byte| byte == REALM_END).unwrap_or(0)]
-}
-
-/// Range of host, path and query in a key.
-pub(crate) fn locator(key: &[u8]) -> Range<usize> {
-    let realm_end = key.iter().position(|&byte| byte == REALM_END).map_or(0, |end| end + 1);
-    let scheme_end = key[realm_end..].windows(3).position(|window| window == b"://").map_or(0, |at| at + 3);
-    realm_end + scheme_end..key.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{begin_key, locator};
-
-    #[test]
-    fn the_locator_stands_behind_realm_and_scheme() {
-        let mut key = Vec::new();
-        begin_key("*.example#1", &mut key);
-        key.extend_from_slice(b"https://a.example:81/b?c=http://d");
-        assert_eq!(&key[locator(&key)], b"a.example:81/b?c=http://d");
-    }
 }

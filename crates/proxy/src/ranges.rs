@@ -3,7 +3,7 @@
 //!
 //! Absent by design: sockets, the clock.
 
-use crate::store::Marker;
+use flatout_store::Marker;
 use foldhash::fast::RandomState;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
 //! A `proxy` step, shared by all workers.
 
 use crate::forward::{SentFields, unkeyed_fields};
-use crate::group::{Group, OriginStatus};
-use crate::limit::ConcurrencyLimiter;
+use flatout_balance::group::{Group, OriginStatus};
+use flatout_balance::limit::ConcurrencyLimiter;
 use flatout_config::model::{Balance, HashKey, Proxy};
 use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;

@@ -3,14 +3,15 @@
 use crate::accelerator::Accelerator;
 use crate::events::{NotKeptCounts, UnstoredResponse};
 use crate::meta::Meta;
-use crate::query::{Query, begin_key, locator};
+use crate::query::Query;
 use crate::step::ProxyStep;
-use crate::store::{ObjectKey, Store};
 use crate::worker_cache::WorkerCache;
 use flatout_cache::reason::NoStore;
 use flatout_cache::search::{NoVarySearch, write_search_key};
 use flatout_handler::shared::SharedBytes;
 use flatout_os::clock::Now;
+use flatout_store::key::{begin_key, locator};
+use flatout_store::{ObjectKey, Store};
 use flatout_upstream::origin::{OriginClient, OriginCounts};
 use std::cell::RefCell;
 use std::fmt;

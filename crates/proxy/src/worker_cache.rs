@@ -153,8 +153,8 @@ mod tests {
     use crate::meta::StoredResponse;
     use crate::meta::tests::meta;
     use crate::pipeline::deliver::stored::PrebuiltResponse;
-    use crate::store::{ObjectKey, StoredBody};
     use flatout_handler::routed::HeaderPolicy;
+    use flatout_store::{ObjectKey, StoredBody};
     use std::rc::Rc;
     use std::sync::Arc;
 

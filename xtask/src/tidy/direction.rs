@@ -27,7 +27,9 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-client", &[REASON, &["flatout-http", "flatout-load", "flatout-os", "flatout-net"]]),
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[STEP, UNITS]),
-    ("flatout-proxy", &[STEP, UNITS, &["flatout-cache"]]),
+    ("flatout-balance", &[REASON, &["flatout-http", "flatout-config", "flatout-handler"]]),
+    ("flatout-store", &[REASON, &["flatout-os", "flatout-handler"]]),
+    ("flatout-proxy", &[STEP, UNITS, &["flatout-cache", "flatout-balance", "flatout-store"]]),
     ("flatout-template", &[&["flatout-config"]]),
     ("flatout-pages", &[STEP, &["flatout-data", "flatout-template"]]),
     ("flatout-fastcgi", &[STEP]),
@@ -78,8 +80,16 @@ const LAB: &[&[&str]] = &[
 ];
 
 /// The kinds of steps, and what one of them keeps.
-const STEPS: &[&str] =
-    &["flatout-serve", "flatout-proxy", "flatout-data", "flatout-template", "flatout-pages", "flatout-fastcgi"];
+const STEPS: &[&str] = &[
+    "flatout-serve",
+    "flatout-proxy",
+    "flatout-balance",
+    "flatout-store",
+    "flatout-data",
+    "flatout-template",
+    "flatout-pages",
+    "flatout-fastcgi",
+];
 
 const EVERYTHING: &[&[&str]] = &[
     BASE,

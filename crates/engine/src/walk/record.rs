@@ -15,7 +15,6 @@ use flatout_handler::Reply;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_os::root::{Named, Root};
 use flatout_proxy::explain::Sought;
-use flatout_proxy::forward::effective_host;
 use flatout_proxy::{CacheStep, ProxyStep};
 use std::fmt;
 use std::ops::ControlFlow;
@@ -204,7 +203,7 @@ fn explain_forwarding(
         None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
         Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
     };
-    let kept = cache.zip(effective_host(request.head)).and_then(|(cache, authority)| {
+    let kept = cache.zip(request.head.effective_host()).and_then(|(cache, authority)| {
         let forwarding = proxy.forwarding(request.client.map(|client| client.ip()));
         let request = CacheRequest {
             method: request.head.method.as_str(),

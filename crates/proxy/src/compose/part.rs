@@ -2,8 +2,7 @@
 
 use crate::esi::{Base, resolve};
 use crate::exchange::UpstreamRequest;
-use crate::query::{Query, locator};
-use crate::store::ObjectKey;
+use crate::query::Query;
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_handler::Request;
@@ -12,6 +11,8 @@ use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
+use flatout_store::ObjectKey;
+use flatout_store::key::locator;
 use std::rc::Rc;
 
 /// Client fields omitted from requests for parts: those that identify the client, since parts are shared; those that

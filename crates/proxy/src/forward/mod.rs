@@ -32,7 +32,7 @@ pub mod retry;
 mod sent;
 pub mod upgrade;
 
-pub use request::{Passage, Strip, effective_host, write_host_lines, write_request_lines};
+pub use request::{Passage, Strip, write_host_lines, write_request_lines};
 pub use response::{Return, write_interim_lines, write_response_lines, write_trailer_lines};
 pub use sent::{SentFields, unkeyed_fields};
 

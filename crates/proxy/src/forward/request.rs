@@ -10,7 +10,6 @@ use flatout_handler::Request;
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::request::{Method, RequestHead};
-use flatout_http::target::Target;
 use flatout_http::token::{is_token, parse_decimal, trim};
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -53,14 +52,6 @@ pub struct Passage<'a> {
     pub extra: &'a [u8],
 }
 
-/// Effective host of a request: the authority of an absolute-form target, otherwise Host (RFC 9112 §3.2.2).
-pub fn effective_host<'a>(head: &RequestHead<'a>) -> Option<&'a [u8]> {
-    match head.target {
-        Target::Resource { authority: Some(authority), .. } => Some(authority),
-        _ => head.host,
-    }
-}
-
 /// Appends the upstream field lines to `out`, each `Name: value` and CR LF, without the empty line. Host is the first.
 /// Of the connection and framing fields only `TE: trailers` remains; the connection adds its own.
 ///
@@ -78,7 +69,7 @@ pub fn write_request_lines(
     }
     // Normalised as in the cache key, so that the client's spelling cannot affect the response.
     let mut spelt = Vec::new();
-    let host = effective_host(head).map(|host| spell(request.secure, host, &mut spelt));
+    let host = head.effective_host().map(|host| spell(request.secure, host, &mut spelt));
     let mut writer = Writer {
         out,
         fields: head.fields,

@@ -12,7 +12,6 @@ use crate::meta::{Meta, StoredResponse};
 use crate::note::Note;
 use crate::outcome::not_held;
 use crate::query::{Query, audience_hash};
-use crate::store::Store;
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Verdict, decide_miss};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -21,6 +20,7 @@ use flatout_cache::rules::Rules;
 use flatout_handler::response::Response;
 use flatout_handler::routed::Refusal;
 use flatout_os::clock::Now;
+use flatout_store::Store;
 use std::rc::Rc;
 use std::sync::Arc;
 

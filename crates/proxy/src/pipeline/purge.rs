@@ -2,8 +2,7 @@
 
 use super::fetch::with_response;
 use crate::outcome::{ForwardOutcome, only_if_cached};
-use crate::query::{FETCH_KEY_END, Query, locator};
-use crate::store::Purge;
+use crate::query::{FETCH_KEY_END, Query};
 use crate::worker::ProxyWorker;
 use flatout_cache::invalidate::decide_invalidation;
 use flatout_cache::reason::Lookup;
@@ -11,6 +10,8 @@ use flatout_cache::tags::{parse_tags, write_group_tag};
 use flatout_handler::response::{Body, Head, Response};
 use flatout_handler::routed::Refusal;
 use flatout_handler::shared::SharedBytes;
+use flatout_store::Purge;
+use flatout_store::key::locator;
 use flatout_upstream::origin::Incoming;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -4,13 +4,12 @@ use super::direct::{self, Aim, DirectRequest, Plain};
 use super::{Step, fetch_alone, hit, pass, purge, run};
 use crate::compose;
 use crate::exchange::UpstreamRequest;
-use crate::forward::{Strip, effective_host};
+use crate::forward::Strip;
 use crate::note::IDENTIFIER;
 use crate::outcome::ForwardOutcome;
-use crate::query::{Query, locator};
+use crate::query::Query;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
-use crate::store::ObjectKey;
 use crate::worker::ProxyWorker;
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, decide_request};
@@ -20,6 +19,8 @@ use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
 use flatout_handler::response::Response;
 use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
+use flatout_store::ObjectKey;
+use flatout_store::key::locator;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl ProxyWorker {
     fn receive(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, routed: &RoutedRequest<'_>) -> Handling {
         let request = routed.request;
         let client = request.client.map(|client| client.ip());
-        let Some(authority) = effective_host(request.head) else { return self.pass(step, routed) };
+        let Some(authority) = request.head.effective_host() else { return self.pass(step, routed) };
         let forwarding = step.forwarding(client);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),

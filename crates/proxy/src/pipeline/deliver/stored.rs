@@ -6,7 +6,6 @@ use crate::meta::StoredResponse;
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching};
 use crate::query::{EsiSource, Query};
-use crate::store::StoredBody;
 use flatout_cache::condition::{SelectedForm, decide_conditions, write_not_modified_lines};
 use flatout_cache::partial::parse_content_range;
 use flatout_cache::reason::Lookup;
@@ -22,6 +21,7 @@ use flatout_http::ranges::{ByteRange, format_part_head, format_parts_end, make_b
 use flatout_http::status::has_content;
 use flatout_os::file::OpenFile;
 use flatout_os::huge::Joiner;
+use flatout_store::StoredBody;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;

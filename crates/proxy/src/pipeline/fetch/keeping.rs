@@ -4,11 +4,11 @@ use super::pumping::Pumping;
 use super::{Fetch, forget_sharing};
 use crate::growing::Growing;
 use crate::meta::{Meta, StoredResponse};
-use crate::store::{ObjectKey, Purged, Store, StoredBody};
 use crate::worker::ProxyWorker;
 use flatout_cache::parts::{Held, JoinedPiece, PARTS_MAX, PlacedContent, Placing, cut_short, decide_placing, part_of};
 use flatout_cache::reason::NoStore;
 use flatout_cache::stored::{Extent, Stored};
+use flatout_store::{ObjectKey, Purged, Store, StoredBody};
 use std::sync::Arc;
 
 /// Separator between variant key and offset in the name of a part: no variant key continues with such a length.

@@ -2,11 +2,11 @@
 
 use crate::fill::FillWriter;
 use crate::growing::{Growing, MEMORY_BYTES_MAX};
-use crate::store::NewBody;
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
 use flatout_handler::budget::{BudgetUser, PIECE_BYTES_MAX};
 use flatout_handler::shared::SharedBytes;
+use flatout_store::NewBody;
 use flatout_upstream::origin::{IncomingBody, IncomingPiece, OriginClient};
 use std::future::poll_fn;
 use std::rc::Rc;

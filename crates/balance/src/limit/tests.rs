@@ -1,0 +1,430 @@
+use super::QueueRefusal;
+use super::climb::Climb;
+use super::{ConcurrencyLimiter, Permit, Sample, WaitingRequest};
+use flatout_config::model::Concurrency;
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+fn limiter(min: u32, max: u32, queue_max: u32) -> Arc<ConcurrencyLimiter> {
+    ConcurrencyLimiter::new(&Concurrency { min, max, queue_max, queue_timeout_ms: 1_000 })
+}
+
+fn poll(waiting: &mut WaitingRequest, now_ms: u64) -> Poll<Result<Permit, QueueRefusal>> {
+    waiting.poll_permit(&mut Context::from_waker(Waker::noop()), now_ms)
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn places_then_a_queue_then_a_refusal() {
+    let limiter = limiter(2, 2, 2);
+    let first = limiter.try_acquire().unwrap();
+    let _second = limiter.try_acquire().unwrap();
+    assert!(limiter.try_acquire().is_none());
+    let (mut third, mut fourth) = (limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap());
+    assert_eq!(limiter.enqueue(0).unwrap_err(), QueueRefusal::Full);
+    assert!(poll(&mut third, 0).is_pending() && poll(&mut fourth, 0).is_pending());
+    assert_eq!((limiter.limit(), limiter.under_way(), limiter.waiting()), (2, 2, 2));
+    drop(first);
+    // First come, first served, and nobody comes between.
+    assert_eq!((limiter.under_way(), limiter.waiting()), (2, 1));
+    assert!(limiter.try_acquire().is_none() && poll(&mut fourth, 1).is_pending());
+    let Poll::Ready(Ok(third)) = poll(&mut third, 1) else { panic!("the third has no place") };
+    drop(third);
+    assert!(poll(&mut fourth, 1).is_ready());
+}
+
+#[test]
+fn timeout_ends() {
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    let mut waiting = limiter.enqueue(10).unwrap();
+    assert_eq!(waiting.deadline_ms(), 1_010);
+    assert!(waiting.poll_permit(&mut context, 1_009).is_pending());
+    limiter.wake_expired(1_009);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+    limiter.wake_expired(1_010);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    let Poll::Ready(Err(refused)) = waiting.poll_permit(&mut context, 1_010) else { panic!("it waits for ever") };
+    assert_eq!(refused, QueueRefusal::Timeout);
+    assert_eq!(limiter.waiting(), 0);
+    drop((waiting, place));
+    assert_eq!(limiter.under_way(), 0);
+}
+
+#[test]
+fn who_goes_away_leaves_no_trace() {
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
+    let (gone, mut next, gone_later) =
+        (limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap(), limiter.enqueue(0).unwrap());
+    drop(gone);
+    assert_eq!(limiter.waiting(), 2);
+    drop(place);
+    // Its place was given to it, and it goes away before it knows: the next one gets it.
+    let Poll::Ready(Ok(place)) = poll(&mut next, 2_000) else { panic!("a place given in time is taken") };
+    drop(place);
+    assert_eq!((limiter.under_way(), limiter.waiting()), (1, 0));
+    drop(gone_later);
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
+    assert!(limiter.try_acquire().is_some());
+}
+
+/// Event streams and long downloads leave the limit to others, and are counted all the same.
+#[test]
+fn answers_that_stream_take_no_place_of_the_limit() {
+    let limiter = limiter(2, 5, 9);
+    assert_eq!(limiter.limit(), 5);
+    let mut streams: Vec<_> = (0..5).map(|_| limiter.try_acquire().unwrap()).collect();
+    assert!(limiter.try_acquire().is_none());
+    for stream in &mut streams {
+        stream.report(Sample::Answered { delay_us: 5 }, 0);
+        stream.report(Sample::Overloaded, 0);
+    }
+    assert_eq!((limiter.asking(), limiter.under_way()), (0, 5));
+    // The most there may be.
+    let mut waiting = limiter.enqueue(0).unwrap();
+    assert!(limiter.try_acquire().is_none() && poll(&mut waiting, 0).is_pending());
+    streams.pop();
+    let Poll::Ready(Ok(permit)) = poll(&mut waiting, 0) else { panic!("the place is not given") };
+    assert_eq!((limiter.asking(), limiter.under_way()), (1, 5));
+    drop((permit, streams));
+    assert_eq!((limiter.asking(), limiter.under_way()), (0, 0));
+}
+
+#[test]
+fn the_head_of_an_answer_gives_its_place_to_the_next() {
+    let limiter = ConcurrencyLimiter::new(&Concurrency { min: 1, max: 1_000, queue_max: 9, queue_timeout_ms: 1_000 });
+    let mut permits: Vec<_> = (0..256).map(|_| limiter.try_acquire().unwrap()).collect();
+    let mut waiting = limiter.enqueue(0).unwrap();
+    assert!(poll(&mut waiting, 0).is_pending());
+    permits[0].report(Sample::Nothing, 0);
+    assert!(poll(&mut waiting, 0).is_ready());
+}
+
+#[test]
+fn a_place_that_becomes_free_wakes_one() {
+    let limiter = limiter(1, 1, 9);
+    let place = limiter.try_acquire().unwrap();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut waiting: Vec<_> = (0..3).map(|_| limiter.enqueue(0).unwrap()).collect();
+    for waiting in &mut waiting {
+        assert!(waiting.poll_permit(&mut Context::from_waker(&waker), 0).is_pending());
+    }
+    drop(place);
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn workers_share_it() {
+    let limiter = limiter(3, 3, 1_000);
+    let most = AtomicUsize::new(0);
+    let inside = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..5_000 {
+                    let permit = limiter.try_acquire().unwrap_or_else(|| {
+                        let mut waiting = limiter.enqueue(0).unwrap();
+                        loop {
+                            if let Poll::Ready(permit) = poll(&mut waiting, 0) {
+                                return permit.unwrap();
+                            }
+                            std::thread::yield_now();
+                        }
+                    });
+                    most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::hint::black_box(&permit);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 3);
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
+}
+
+/// Waits for a future on this thread, asleep until it is woken.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        std::thread::park();
+    }
+}
+
+/// Nobody sleeps for ever: a wake that is lost would hang here.
+#[test]
+fn no_wake_is_lost() {
+    let limiter = limiter(2, 2, 1_000);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..3_000 {
+                    let permit = match limiter.try_acquire() {
+                        Some(permit) => permit,
+                        None => block_on(limiter.enqueue(0).unwrap().permit(|| 0)).unwrap(),
+                    };
+                    assert!(limiter.under_way() <= 2);
+                    drop(permit);
+                }
+            });
+        }
+    });
+    assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
+}
+
+/// An origin in virtual time: so many requests are worked on at once, the others wait within it; each takes a time
+/// between half and three halves of the mean. All beyond `thrash` slow everybody down.
+struct Simulation {
+    servers: usize,
+    mean_us: u64,
+    thrash: Option<u32>,
+    random: u64,
+}
+
+struct Run {
+    limits: Vec<u32>,
+    answered: u64,
+}
+
+impl Simulation {
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    fn work_us(&mut self, under_way: u32) -> u64 {
+        let work = self.mean_us / 2 + self.next() % self.mean_us;
+        match self.thrash {
+            Some(thrash) if under_way > thrash => work * u64::from(under_way) / u64::from(thrash),
+            _ => work,
+        }
+    }
+
+    /// `clients` that ask again as soon as they are answered, for `duration_ms`. Limits and throughput are those of the
+    /// last half.
+    fn run(&mut self, limiter: &Arc<ConcurrencyLimiter>, clients: usize, duration_ms: u64) -> Run {
+        let mut run = Run { limits: Vec::new(), answered: 0 };
+        let (mut now_us, end_us) = (0_u64, duration_ms * 1000);
+        let mut idle = clients;
+        let mut waiting: VecDeque<WaitingRequest> = VecDeque::new();
+        let mut inside: Vec<Option<(Permit, u64)>> = Vec::new();
+        let mut backlog: VecDeque<usize> = VecDeque::new();
+        let mut busy: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        while now_us < end_us {
+            let mut begun = Vec::new();
+            while let Some(mut first) = waiting.pop_front() {
+                match poll(&mut first, now_us / 1000) {
+                    Poll::Ready(permit) => begun.extend(permit),
+                    Poll::Pending => {
+                        waiting.push_front(first);
+                        break;
+                    }
+                }
+            }
+            while idle > 0 {
+                idle -= 1;
+                match limiter.try_acquire() {
+                    Some(permit) => begun.push(permit),
+                    None => waiting.push_back(limiter.enqueue(now_us / 1000).unwrap()),
+                }
+            }
+            for permit in begun {
+                inside.push(Some((permit, now_us)));
+                backlog.push_back(inside.len() - 1);
+            }
+            while busy.len() < self.servers
+                && let Some(request) = backlog.pop_front()
+            {
+                let work_us = self.work_us(limiter.under_way());
+                busy.push(Reverse((now_us + work_us, request)));
+            }
+            let Some(Reverse((done_us, request))) = busy.pop() else { break };
+            now_us = done_us;
+            let (mut permit, began_us) = inside[request].take().unwrap();
+            permit.report(Sample::Answered { delay_us: now_us - began_us }, now_us / 1000);
+            drop(permit);
+            idle += 1;
+            if now_us > end_us / 2 {
+                run.answered += 1;
+                run.limits.push(limiter.limit());
+            }
+        }
+        run
+    }
+}
+
+/// Wherever the origin's knee is, the limit comes to stand near it, and the origin stays busy.
+#[test]
+fn the_limit_finds_the_knee() {
+    for (servers, mean_us, clients, thrash) in [
+        (10_usize, 20_000_u64, 400, None),
+        (10, 2_000, 2_000, None),
+        (40, 50_000, 600, None),
+        (100, 40_000, 1_000, None),
+        (500, 50_000, 900, None),
+        (10, 20_000, 600, Some(40)),
+    ] {
+        for seed in 1..=3_u64 {
+            let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+            let mut simulation = Simulation { servers, mean_us, thrash, random: seed };
+            let duration_ms = if thrash.is_some() { 120_000 } else { 60_000 };
+            let run = simulation.run(&limiter, clients, duration_ms);
+            let mut limits = run.limits.clone();
+            limits.sort_unstable();
+            let median = limits[limits.len() / 2] as usize;
+            let possible = servers as u64 * duration_ms * 500 / mean_us;
+            let case = format!(
+                "seed {seed}, {servers} servers, {mean_us} us: limit {median} ({} to {}), {} of {possible} answered",
+                limits[0],
+                limits[limits.len() - 1],
+                run.answered
+            );
+            println!("{case}");
+            assert!((servers * 2 / 3..=servers * 5 / 2).contains(&median), "{case}");
+            assert!(run.answered * 100 >= possible * 85, "{case}");
+        }
+    }
+}
+
+/// An origin with room to spare is never held back for long, though the limit began lower.
+#[test]
+fn an_origin_without_a_knee_gets_all() {
+    let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+    let mut simulation = Simulation { servers: 5_000, mean_us: 100_000, thrash: None, random: 7 };
+    let run = simulation.run(&limiter, 900, 60_000);
+    assert!(limiter.limit() >= 800, "{}", limiter.limit());
+    assert!(run.answered * 100 >= 900 * 30_000 / 100 * 90, "{}", run.answered);
+}
+
+#[test]
+fn overload_lowers_it_at_once_and_calm_raises_it_again() {
+    let mut climb = Climb::new(8, 1_024);
+    assert_eq!(climb.limit(), 256);
+    for _ in 0..3 {
+        climb.handle_overload(100, 0, 10);
+    }
+    assert_eq!(climb.limit(), 256);
+    // The fourth within a second; the others that were under way with it change nothing.
+    for _ in 0..50 {
+        climb.handle_overload(100, 0, 20);
+    }
+    assert_eq!(climb.limit(), 70);
+    // A second later again, and never below the least.
+    for round in 1..20 {
+        for _ in 0..4 {
+            climb.handle_overload(climb.limit(), 0, 20 + round * 2_000);
+        }
+    }
+    assert_eq!(climb.limit(), 8);
+    climb.handle_calm(42_000);
+    assert_eq!(climb.limit(), 8);
+    for round in 0..20 {
+        climb.handle_calm(50_000 + round * 5_000);
+    }
+    assert_eq!(climb.limit(), 256);
+}
+
+/// A page that is out of order is answered 503 as well, and then nobody has too much.
+#[test]
+fn refusals_count_under_pressure_alone() {
+    let refused = |requests: usize| {
+        let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+        let mut permits: Vec<_> = (0..requests).map(|_| limiter.try_acquire().unwrap()).collect();
+        for permit in &mut permits {
+            permit.report(Sample::Refused, 10);
+        }
+        limiter.limit()
+    };
+    assert_eq!((refused(50), refused(200)), (256, 256));
+    assert!(refused(256) < 180, "{}", refused(256));
+}
+
+#[test]
+fn a_few_of_many_are_no_overload() {
+    let mut climb = Climb::new(8, 1_024);
+    climb.handle_overload(100, 0, 0);
+    // One in twenty.
+    for count in 1..100 {
+        climb.handle_overload(100, count * 20, u64::from(count));
+    }
+    assert_eq!(climb.limit(), 256);
+}
+
+proptest! {
+    #[test]
+    fn it_stays_within_its_bounds(
+        min in 0_u32..50,
+        max in 0_u32..500,
+        samples in proptest::collection::vec((0_u8..5, 0_u64..100_000_000, 0_u64..3_000), 0..2_000),
+    ) {
+        let mut climb = Climb::new(min, max);
+        let mut now_ms = 0;
+        for (kind, delay_us, wait_ms) in samples {
+            now_ms += wait_ms / 20;
+            match kind {
+                0 => climb.handle_overload(delay_us as u32 % 300, wait_ms as u32, now_ms),
+                1 => climb.handle_calm(now_ms),
+                _ => climb.handle_delay(climb.epoch(), delay_us, now_ms),
+            }
+            prop_assert!(climb.limit() >= min.max(1) && climb.limit() <= max.max(min).max(1));
+        }
+    }
+
+    /// However requests come, go and give up: the places add up.
+    #[test]
+    fn places_add_up(events in proptest::collection::vec((0_u8..5, 0_usize..8), 0..300)) {
+        let limiter = limiter(3, 3, 5);
+        let (mut permits, mut waiting) = (Vec::new(), Vec::<WaitingRequest>::new());
+        for (now_ms, (event, index)) in events.into_iter().enumerate() {
+            let now_ms = now_ms as u64 * 50;
+            match event {
+                0 | 1 => match limiter.try_acquire() {
+                    Some(permit) => permits.push(permit),
+                    None => waiting.extend(limiter.enqueue(now_ms)),
+                },
+                2 if !permits.is_empty() => drop(permits.remove(index % permits.len())),
+                3 if !waiting.is_empty() => drop(waiting.remove(index % waiting.len())),
+                _ => {}
+            }
+            let mut still = Vec::new();
+            for mut one in waiting {
+                match poll(&mut one, now_ms) {
+                    Poll::Ready(permit) => permits.extend(permit),
+                    Poll::Pending => still.push(one),
+                }
+            }
+            waiting = still;
+            prop_assert_eq!(limiter.under_way() as usize, permits.len());
+            prop_assert_eq!(limiter.waiting() as usize, waiting.len());
+            prop_assert!(permits.len() <= 3 && (waiting.is_empty() || permits.len() == 3));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Content of objects: bytes in memory, a memory file, or a file on a volume.
+
+pub use crate::folder::BodyFile;
+
+use crate::seal::ChunkSums;
+use flatout_handler::budget::{Budget, BudgetUser, Held};
+use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Content up to this many bytes is stored as bytes; larger content goes to a file and is sent by sendfile.
+pub const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Content of an object.
+#[derive(Clone, Debug)]
+pub enum StoredBody {
+    /// No content.
+    Empty,
+    /// Content as bytes, up to `INLINE_BYTES_MAX`.
+    Memory(Arc<[u8]>),
+    /// A file that is no longer written.
+    File {
+        /// The file, read by position only.
+        fd: Arc<OwnedFd>,
+        /// Its length.
+        bytes: u64,
+        /// Handle that keeps the file on its volume; `None` for a memory file.
+        place: Option<Arc<BodyFile>>,
+    },
+}
+
+impl StoredBody {
+    /// Length of the content in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Returns whether there is no content.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether both are the same file.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::File { fd, .. }, Self::File { fd: other, .. }) if Arc::ptr_eq(fd, other))
+    }
+
+    /// Returns whether it holds a descriptor.
+    pub(crate) const fn has_descriptor(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// Handle that keeps its file on a volume.
+    pub(crate) const fn place(&self) -> Option<&Arc<BodyFile>> {
+        match self {
+            Self::File { place, .. } => place.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns whether all of it may be sent without verification. Content restored from a volume must be verified
+    /// against its checksums first.
+    #[inline]
+    pub fn is_verified(&self) -> bool {
+        self.place().is_none_or(|place| place.is_verified())
+    }
+
+    /// Verifies `ranges` against their checksums, and always the seal of the file. The volume's checking thread reads
+    /// the file. Returns whether all is intact; a damaged object is removed from the store.
+    pub async fn verify(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> bool {
+        let Some(place) = self.place().filter(|place| !place.is_verified()) else { return true };
+        for range in std::iter::once(0..0).chain(ranges) {
+            if !matches!(place.check(range).await, Ok(true)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        match self {
+            Self::File { place: Some(_), .. } => 0,
+            _ => self.len(),
+        }
+    }
+}
+
+/// Reason for not storing content. Bytes written so far stay readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// No tier may hold it, or other content uses the space.
+    NoRoom,
+    /// The kernel refused to write, even to memory.
+    Failed,
+}
+
+/// Arriving content. One worker writes; all may read written bytes, by position.
+#[derive(Debug)]
+pub struct NewBody {
+    fd: Arc<OwnedFd>,
+    /// The file on a volume; `None`: a memory file.
+    place: Option<Arc<BodyFile>>,
+    /// Its share of the memory budget.
+    held: Held,
+    len: u64,
+    forgotten: u64,
+    /// Checksums of all bytes written to a volume.
+    sums: ChunkSums,
+}
+
+/// Creates a memory file.
+fn create_memory_file() -> Result<Arc<OwnedFd>, NotKept> {
+    rustix::fs::memfd_create("flatout-body", MemfdFlags::CLOEXEC).map(Arc::new).map_err(|_| NotKept::Failed)
+}
+
+impl NewBody {
+    /// Creates content in a memory file.
+    pub(crate) fn in_memory(budget: &Arc<Budget>) -> Result<Self, NotKept> {
+        let fd = create_memory_file()?;
+        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
+        Ok(Self { fd, place: None, held, len: 0, forgotten: 0, sums: ChunkSums::default() })
+    }
+
+    /// Creates content in a file on a volume.
+    pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), budget: &Arc<Budget>) -> Self {
+        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
+        Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
+    }
+
+    /// Appends `bytes`. Call `fd` again after each write: if a volume fails, the content moves to a memory file, and
+    /// the old file stays readable up to that point.
+    ///
+    /// # Errors
+    /// Fails if the content cannot be stored. `len` is then unchanged; the same bytes may be retried after
+    /// `forget_before` has freed space.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotKept> {
+        if let Some(place) = self.place.clone() {
+            if !place.may_grow(bytes.len() as u64) {
+                return Err(NotKept::NoRoom);
+            }
+            match write_at(&self.fd, bytes, self.len) {
+                Ok(()) => {
+                    place.grow(bytes.len() as u64);
+                    self.sums.add(bytes);
+                    self.len += bytes.len() as u64;
+                    return Ok(());
+                }
+                Err(Errno::NOSPC | Errno::DQUOT) => {
+                    place.folder().note_refusal();
+                }
+                Err(error) => place.folder().degrade("cannot write content", &error),
+            }
+            self.move_to_memory()?;
+        }
+        let before = self.held.bytes();
+        if !self.held.try_grow(bytes.len() as u64) {
+            return Err(NotKept::NoRoom);
+        }
+        if write_at(&self.fd, bytes, self.len).is_err() {
+            self.held.set(before);
+            return Err(NotKept::Failed);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Copies the bytes on a failing volume, mostly from the page cache.
+    fn move_to_memory(&mut self) -> Result<(), NotKept> {
+        let kept = self.len - self.forgotten;
+        let before = self.held.bytes();
+        if !self.held.try_grow(kept) {
+            return Err(NotKept::NoRoom);
+        }
+        let copy = || {
+            let fd = create_memory_file()?;
+            let mut buffer = vec![0; INLINE_BYTES_MAX];
+            let mut offset = self.forgotten;
+            while offset < self.len {
+                let wanted = buffer.len().min((self.len - offset) as usize);
+                let count = match rustix::io::pread(&self.fd, &mut buffer[..wanted], offset) {
+                    Ok(0) => return Err(NotKept::Failed),
+                    Ok(count) => count,
+                    Err(Errno::INTR) => continue,
+                    Err(_) => return Err(NotKept::Failed),
+                };
+                write_at(&fd, &buffer[..count], offset).map_err(|_| NotKept::Failed)?;
+                offset += count as u64;
+            }
+            Ok(fd)
+        };
+        match copy() {
+            Ok(fd) => {
+                self.fd = fd;
+                self.place = None;
+                Ok(())
+            }
+            Err(error) => {
+                self.held.set(before);
+                Err(error)
+            }
+        }
+    }
+
+    /// The file, whose first `len()` bytes may be read at any time.
+    pub const fn fd(&self) -> &Arc<OwnedFd> {
+        &self.fd
+    }
+
+    /// Bytes written.
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Returns whether nothing was written.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns whether the volume lags, so that writes may have to wait for its disk. The caller should pause reading
+    /// from the origin for a few milliseconds.
+    pub fn is_behind(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.folder().is_behind())
+    }
+
+    /// Turns it into a window between an origin and its readers; it will not be stored.
+    pub fn become_window(&mut self) {
+        self.held.move_to(BudgetUser::Windows);
+    }
+
+    /// Frees the space before `offset`, which will not be read again. The content can no longer be stored; the file
+    /// becomes a window between an origin and its readers.
+    pub fn forget_before(&mut self, offset: u64) {
+        /// The kernel frees whole pages; fewer are not worth the call.
+        const STEP: u64 = 64 * 1024;
+        let end = offset.min(self.len) / STEP * STEP;
+        if end <= self.forgotten {
+            return;
+        }
+        let (start, count) = (self.forgotten, end - self.forgotten);
+        self.forgotten = end;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // If this is unsupported, closing the file frees the space.
+        if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
+            match &self.place {
+                None => self.held.set(self.held.bytes().saturating_sub(count)),
+                Some(place) => place.shrink(count),
+            }
+        }
+    }
+
+    /// Finishes complete content. `None` if part of it was freed.
+    #[must_use]
+    pub fn finish(mut self) -> Option<StoredBody> {
+        let is_whole = self.forgotten == 0;
+        if let Some(place) = &self.place {
+            place.set_sums(std::mem::take(&mut self.sums).finish());
+        }
+        is_whole.then(|| StoredBody::File { fd: Arc::clone(&self.fd), bytes: self.len, place: self.place.take() })
+    }
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(crate) fn write_at(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(fd, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

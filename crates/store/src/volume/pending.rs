@@ -1,0 +1,204 @@
+//! Changes not yet in a volume's index. Lookups include them, so they never return replaced objects.
+
+use super::record::{Id, Primary, primary_in};
+use crate::folder::FileId;
+use crate::object::Object;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum objects queued for writing.
+const WRITES_MAX: usize = 16_384;
+
+/// Maximum bytes of small content queued for writing, which stays in memory until then.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Change to a record.
+#[derive(Debug)]
+pub(super) enum Change<M> {
+    Write(Arc<Object<M>>),
+    Remove,
+}
+
+impl<M> Clone for Change<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Write(object) => Self::Write(Arc::clone(object)),
+            Self::Remove => Self::Remove,
+        }
+    }
+}
+
+/// Changes of one step: removals of whole keys come first.
+#[derive(Debug)]
+pub(super) struct Layer<M> {
+    pub(super) removed: BTreeSet<Primary>,
+    pub(super) changes: BTreeMap<Id, Change<M>>,
+}
+
+impl<M> Default for Layer<M> {
+    fn default() -> Self {
+        Self { removed: BTreeSet::new(), changes: BTreeMap::new() }
+    }
+}
+
+impl<M> Layer<M> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.changes.is_empty()
+    }
+
+    fn names(&self, primary: &Primary) -> bool {
+        self.removed.contains(primary) || self.changes_of(primary).next().is_some()
+    }
+
+    fn changes_of(&self, primary: &Primary) -> impl Iterator<Item = (&Id, &Change<M>)> {
+        let mut first = [0; 32];
+        first[..16].copy_from_slice(primary);
+        self.changes.range(first..).take_while(move |(id, _)| primary_in(id) == *primary)
+    }
+
+    /// The part of this layer that concerns one key.
+    fn of(&self, primary: &Primary) -> Self {
+        let changes = self.changes_of(primary).map(|(id, change)| (*id, change.clone())).collect();
+        Self { removed: self.removed.iter().filter(|other| *other == primary).copied().collect(), changes }
+    }
+}
+
+/// Two layers over the index: changes being written, and later ones.
+#[derive(Debug)]
+pub(super) struct Pending<M> {
+    in_flight: Arc<Layer<M>>,
+    queued: Layer<M>,
+    writes: usize,
+    bytes: u64,
+}
+
+impl<M> Default for Pending<M> {
+    fn default() -> Self {
+        Self { in_flight: Arc::default(), queued: Layer::default(), writes: 0, bytes: 0 }
+    }
+}
+
+impl<M> Pending<M> {
+    /// Returns whether changes for a key are queued.
+    pub(super) fn names(&self, primary: &Primary) -> bool {
+        self.queued.names(primary) || self.in_flight.names(primary)
+    }
+
+    /// Returns whether the record `id` of the index will be removed or replaced.
+    pub(super) fn replaces(&self, id: &Id) -> bool {
+        let layers = [&*self.in_flight, &self.queued];
+        layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
+    }
+
+    pub(super) const fn writes(&self) -> usize {
+        self.writes
+    }
+
+    /// Returns whether the queue is long enough to write now.
+    pub(super) const fn is_long(&self) -> bool {
+        self.writes > WRITES_MAX / 8 || self.bytes > BYTES_MAX / 4
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.queued.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// Queues writing `object`. Returns whether there was room; content in a file always has room, as it uses none
+    /// here.
+    pub(super) fn write(&mut self, id: Id, object: &Arc<Object<M>>) -> bool {
+        let bytes = inline_bytes(object);
+        let is_full = self.writes >= WRITES_MAX || self.bytes + bytes > BYTES_MAX;
+        if is_full && !object.body().has_descriptor() {
+            return false;
+        }
+        self.forget(&id);
+        self.writes += 1;
+        self.bytes += bytes;
+        self.queued.changes.insert(id, Change::Write(Arc::clone(object)));
+        true
+    }
+
+    /// Queues removal of the record `id`. The number of removals is bounded by the number of records: only existing
+    /// ones are removed.
+    pub(super) fn remove(&mut self, id: Id) {
+        self.forget(&id);
+        self.queued.changes.insert(id, Change::Remove);
+    }
+
+    /// Queues removal of the record `id`, unless another change is queued.
+    pub(super) fn remove_if_idle(&mut self, id: Id) {
+        if !self.names(&primary_in(&id)) {
+            self.remove(id);
+        }
+    }
+
+    /// Queues removal of the record `id` if its content is, or will be, in `file`: other queued content stays.
+    pub(super) fn remove_body(&mut self, id: Id, file: FileId) {
+        let is_other = |change: &Change<M>| match change {
+            Change::Write(object) => object.body().place().is_none_or(|place| place.id() != file),
+            Change::Remove => false,
+        };
+        let last = self.queued.changes.get(&id).or_else(|| self.in_flight.changes.get(&id));
+        if !last.is_some_and(is_other) {
+            self.remove(id);
+        }
+    }
+
+    /// Queues removal of all variants of a key.
+    pub(super) fn remove_key(&mut self, primary: Primary) {
+        let ids: Vec<_> = self.queued.changes_of(&primary).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.forget(&id);
+        }
+        self.queued.removed.insert(primary);
+    }
+
+    fn forget(&mut self, id: &Id) {
+        if let Some(Change::Write(object)) = self.queued.changes.remove(id) {
+            self.writes -= 1;
+            self.bytes -= inline_bytes(&object);
+        }
+    }
+
+    /// Turns queued changes into the layer being written.
+    pub(super) fn begin(&mut self) -> Arc<Layer<M>> {
+        debug_assert!(self.in_flight.is_empty());
+        self.in_flight = Arc::new(std::mem::take(&mut self.queued));
+        (self.writes, self.bytes) = (0, 0);
+        Arc::clone(&self.in_flight)
+    }
+
+    /// Drops the layer after it was written or abandoned.
+    pub(super) fn end(&mut self) {
+        self.in_flight = Arc::default();
+    }
+
+    /// Changes for a key, in order of application.
+    pub(super) fn layers_of(&self, primary: &Primary) -> [Layer<M>; 2] {
+        [self.in_flight.of(primary), self.queued.of(primary)]
+    }
+
+    /// The newest version of each queued object.
+    pub(super) fn objects(&self) -> Vec<(Id, Arc<Object<M>>)> {
+        let in_flight =
+            self.in_flight.changes.iter().filter(|(id, _)| {
+                !self.queued.changes.contains_key(*id) && !self.queued.removed.contains(&primary_in(id))
+            });
+        in_flight
+            .chain(&self.queued.changes)
+            .filter_map(|(id, change)| match change {
+                Change::Write(object) => Some((*id, Arc::clone(object))),
+                Change::Remove => None,
+            })
+            .collect()
+    }
+}
+
+fn inline_bytes<M>(object: &Object<M>) -> u64 {
+    if object.body().has_descriptor() { 0 } else { object.body().len() }
+}
