@@ -72,6 +72,11 @@ impl Rows {
             sum(|c| &c.accepts_without_descriptor),
         );
         rows.counter("accepts_failed", "Number of times accept failed for another reason.", sum(|c| &c.accepts_failed));
+        rows.counter(
+            "accept_queue_limited",
+            "Number of times an accept queue was shortened because more clients connected than could be served.",
+            sum(|c| &c.accept_queue_limited),
+        );
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
         rows.counter("tls_handshakes", "TLS handshakes completed, including resumed ones.", sum(|c| &c.tls_handshakes));
         rows.counter("tls_resumptions", "TLS handshakes that resumed a session.", sum(|c| &c.tls_resumptions));

@@ -269,6 +269,7 @@ fn settings(config: &Config, shares: Shares) -> Settings {
         limits: Limits::DEFAULT,
         timeouts: config.timeouts,
         connections_max: shares.connections_max,
+        backlog: config.sockets.backlog,
         accept_batch: config.sockets.accept_batch as usize,
         quickack: config.sockets.quickack,
         sendfile: config.sockets.sendfile,

@@ -5,13 +5,14 @@ use crate::head::{CgiHead, EndFinder};
 use crate::lines::LineSplitter;
 use crate::outcome::PhpOutcome;
 use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
-use crate::step::Permit;
 use crate::upload::{Upload, UploadError};
+use flatout_balance::limit::{Permit, Sample};
 use flatout_config::model::OriginTimeouts;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
 use flatout_handler::shared::SharedBytes;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::fastcgi::FastcgiConnection;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -111,6 +112,7 @@ pub(crate) struct FastcgiExchange {
     waits_for: WaitsFor,
     /// Held until the end of the request.
     permit: Option<Permit>,
+    began_ns: u64,
 }
 
 /// Cause of waiting before a response begins.
@@ -154,6 +156,7 @@ impl FastcgiExchange {
             keeps,
             waits_for: WaitsFor::Nobody,
             permit: Some(permit),
+            began_ns: precise_ns(),
         }
     }
 
@@ -196,6 +199,7 @@ impl FastcgiExchange {
             if let Some(connection) = &mut self.connection {
                 connection.end_wait();
             }
+            self.report(Sample::Answered { delay_us: precise_ns().saturating_sub(self.began_ns) / 1_000 });
             return Poll::Ready(Ok(head));
         }
         let outcome = match self.reader.ended {
@@ -207,7 +211,17 @@ impl FastcgiExchange {
                 if self.waits_for == WaitsFor::Taking { PhpOutcome::UploadTimeout } else { PhpOutcome::HeadTimeout }
             }
         };
+        if matches!(outcome, PhpOutcome::HeadTimeout | PhpOutcome::UploadTimeout | PhpOutcome::Overloaded) {
+            self.report(Sample::Overloaded);
+        }
         Poll::Ready(Err(self.fail(outcome)))
+    }
+
+    /// Reports the delay of the head to the concurrency limit.
+    fn report(&mut self, sample: Sample) {
+        if let Some(permit) = &mut self.permit {
+            permit.report(sample, Now::read().monotonic_ms);
+        }
     }
 
     /// Returns the whole content if it is complete; the connection is then returned to the pool.

@@ -27,7 +27,7 @@ flatout_reason::reasons! {
     ConnectFailed, "php_connect_failed", 502, "Connecting to the application server failed for another reason: 502.";
     Busy, "php_busy", 503, "The application server's queue of connections was full for the whole connect timeout: 503.";
     NoDescriptor, "php_no_descriptor", 503, "No descriptor or port was left for a connection to the application server: 503.";
-    TooMany, "php_too_many", 503, "The handler's limit of concurrent requests to the application server is reached: 503.";
+    TooMany, "php_too_many", 503, "All processes of the application server are busy, and those that wait already will keep them busy until the queue timeout: 503.";
     Overloaded, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
     RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
     ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";

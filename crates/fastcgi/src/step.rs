@@ -2,17 +2,21 @@
 
 use crate::split::{Meaning, ScriptRules, find_script};
 use crate::spool::SpoolBudget;
-use flatout_config::model::{Php, PhpAddress};
+use flatout_balance::limit::ConcurrencyLimiter;
+use flatout_config::model::{Concurrency, Php, PhpAddress};
 use flatout_os::root::Root;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ten times the timer resolution in milliseconds, or more, so that congestion is detected early.
 const EXACT_MS: u64 = 500;
+
+/// Lower bound of the concurrency limit: small pools have two processes.
+const CONCURRENCY_MIN: u32 = 2;
 
 /// One `php` step.
 pub struct PhpStep {
@@ -25,7 +29,8 @@ pub struct PhpStep {
     /// The root as seen by the application server, without a trailing slash.
     pub(crate) root: Vec<u8>,
     pub(crate) budget: Arc<SpoolBudget>,
-    under_way: Arc<AtomicU32>,
+    /// Requests at once: as many as the server has processes for, found by trials.
+    pub(crate) limiter: Arc<ConcurrencyLimiter>,
 }
 
 impl PhpStep {
@@ -58,7 +63,11 @@ impl PhpStep {
             },
             root,
             budget: Arc::default(),
-            under_way: Arc::default(),
+            limiter: ConcurrencyLimiter::new(&Concurrency {
+                min: CONCURRENCY_MIN,
+                max: settings.connections_max,
+                ..Concurrency::default()
+            }),
             settings: settings.clone(),
         })
     }
@@ -94,18 +103,6 @@ impl PhpStep {
         format!("{}/{}", String::from_utf8_lossy(&self.root), String::from_utf8_lossy(script))
     }
 
-    /// Requests in progress, over all workers.
-    pub fn under_way(&self) -> u32 {
-        self.under_way.load(Ordering::Relaxed)
-    }
-
-    /// Acquires a permit; `None` at the limit.
-    pub(crate) fn enter(&self) -> Option<Permit> {
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(Arc::clone(&self.under_way));
-        (before < self.settings.connections_max).then_some(permit)
-    }
-
     pub(crate) fn client_settings(&self) -> FastcgiSettings {
         let timeouts = &self.settings.timeouts;
         FastcgiSettings {
@@ -124,15 +121,5 @@ impl PhpStep {
 impl fmt::Debug for PhpStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("PhpStep").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Permit for one request, released when dropped.
-#[derive(Debug)]
-pub(crate) struct Permit(Arc<AtomicU32>);
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -7,9 +7,10 @@ use crate::outcome::PhpOutcome;
 use crate::record::{RecordKind, encode_begin, encode_end, encode_stream};
 use crate::split::Meaning;
 use crate::spool::{Filled, SpooledContent};
-use crate::step::{Permit, PhpStep};
+use crate::step::PhpStep;
 use crate::upload::{Feed, Upload};
 use crate::variables::VariableInput;
+use flatout_balance::limit::{Permit, WaitingRequest};
 use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
@@ -19,6 +20,7 @@ use flatout_http::status::has_content;
 use flatout_os::clock::Now;
 use flatout_upstream::fastcgi::FastcgiClient;
 use flatout_upstream::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
+use flatout_upstream::permit::wait_for_permit;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
@@ -117,12 +119,14 @@ impl PhpWorker {
                 return Refusal::from(outcome).into();
             }
         }
-        // Receiving content may take long, so the permit is acquired afterwards.
-        let permit = if offers.has_content() {
+        // Receiving content may take long, so the permit is requested afterwards.
+        let entrance = if offers.has_content() {
             None
         } else {
-            let Some(permit) = step.enter() else { return Refusal::from(PhpOutcome::TooMany).into() };
-            Some(permit)
+            match Entrance::of(step) {
+                Ok(entrance) => Some(entrance),
+                Err(outcome) => return Refusal::from(outcome).into(),
+            }
         };
         let task = Task {
             step: Arc::clone(step),
@@ -139,7 +143,7 @@ impl PhpWorker {
             site: routed.site.map(str::to_owned),
         };
         Handling::later(async move {
-            match task.run(permit).await? {
+            match task.run(entrance).await? {
                 Made::Response(response) => Ok(response),
                 Made::File(wanted) => send(wanted).await,
             }
@@ -169,9 +173,28 @@ impl PhpWorker {
     }
 }
 
+/// A request's place at the application server.
+enum Entrance {
+    /// There was one.
+    Open(Permit),
+    /// All are taken.
+    Queued(WaitingRequest),
+}
+
+impl Entrance {
+    /// Takes a place, or joins the queue; an error if that is full.
+    fn of(step: &PhpStep) -> Result<Self, PhpOutcome> {
+        if let Some(permit) = step.limiter.try_acquire() {
+            return Ok(Self::Open(permit));
+        }
+        let queued = step.limiter.enqueue(Now::read().monotonic_ms);
+        queued.map(Self::Queued).map_err(|_| PhpOutcome::TooMany)
+    }
+}
+
 impl Task {
-    /// `permit`: already acquired, unless content must be received first.
-    async fn run(self, permit: Option<Permit>) -> Result<Made, Refusal> {
+    /// `entrance`: already known, unless content must be received first.
+    async fn run(self, entrance: Option<Entrance>) -> Result<Made, Refusal> {
         let offers = self.request.offers();
         let (feed, length) = match offers.take_content() {
             None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
@@ -193,7 +216,16 @@ impl Task {
                 }
             }
         };
-        let permit = permit.or_else(|| self.step.enter()).ok_or(PhpOutcome::TooMany)?;
+        let entrance = match entrance {
+            Some(entrance) => entrance,
+            None => Entrance::of(&self.step)?,
+        };
+        let permit = match entrance {
+            Entrance::Open(permit) => permit,
+            Entrance::Queued(waiting) => {
+                wait_for_permit(self.client.timing(), waiting).await.map_err(|_| PhpOutcome::TooMany)?
+            }
+        };
         let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
         Ok(self.answer(head, exchange, outcome))
     }

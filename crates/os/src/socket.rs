@@ -108,6 +108,11 @@ pub fn set_tcp_defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> rustix::io::Res
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
 }
 
+/// Changes the backlog of a listener. Queued connections stay, even if they are more.
+pub fn set_backlog(fd: BorrowedFd<'_>, connections: u32) -> rustix::io::Result<()> {
+    listen(fd, i32::try_from(connections).unwrap_or(i32::MAX))
+}
+
 /// Sets TCP_QUICKACK: received data is acknowledged immediately, not with the response. The kernel resets it at will,
 /// so it affects only the start of a connection.
 pub fn set_tcp_quickack(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {

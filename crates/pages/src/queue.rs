@@ -5,6 +5,8 @@
 
 use crate::job::PageRun;
 use crate::sandbox::ResumeResult;
+use flatout_os::clock::Now;
+use flatout_overload::{QueueBound, QueueSettings};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,10 +18,14 @@ use tokio::task::{spawn_local, yield_now};
 /// Divisor of a slice: this part may be used by several short runs in a row before sockets are polled again.
 const SHORT_RUNS_SHARE: u32 = 4;
 
+/// The bound of the queue: pages that need more than one slice all advance together, so with each page that is
+/// admitted, all of them take longer. Beyond the target, further pages are refused rather than all delayed.
+const SETTINGS: QueueSettings = QueueSettings { delay_target_ms: 100, entries_min: 4, entries_max: 4096 };
+
 /// The queued pages of one worker.
-#[derive(Default)]
 pub(crate) struct RunQueue {
     waiting: RefCell<VecDeque<Rc<Ticket>>>,
+    control: RefCell<QueueBound>,
     is_running: Cell<bool>,
     /// Pages that used up their first slice since sockets were last polled.
     preempted: Cell<u32>,
@@ -36,7 +42,33 @@ struct Ticket {
     waker: RefCell<Option<Waker>>,
 }
 
+impl Default for RunQueue {
+    fn default() -> Self {
+        Self {
+            waiting: RefCell::default(),
+            control: RefCell::new(QueueBound::new(SETTINGS)),
+            is_running: Cell::new(false),
+            preempted: Cell::new(0),
+        }
+    }
+}
+
 impl RunQueue {
+    /// Returns whether another page may start: whether the queued ones end within the target delay.
+    pub(crate) fn admits(&self) -> bool {
+        self.waiting.borrow().len() < self.control.borrow().bound() as usize
+    }
+
+    /// Reports that the queue has run `ended` pages to the end of their need for the CPU.
+    fn report(&self, ended: u32) {
+        let (now_ms, mut control) = (Now::read().monotonic_ms, self.control.borrow_mut());
+        if self.waiting.borrow().is_empty() {
+            control.handle_empty(now_ms);
+        } else {
+            control.handle_saturated(ended, now_ms);
+        }
+    }
+
     /// Appends a page to the queue. Must be called within the worker's runtime.
     pub(crate) fn push(self: &Rc<Self>, job: PageRun) -> Claim {
         let ticket =
@@ -97,9 +129,11 @@ async fn run(queue: Rc<RunQueue>) {
         yield_now().await;
         queue.preempted.set(0);
         let began = Instant::now();
+        let mut ended = 0;
         loop {
             let next = queue.waiting.borrow_mut().pop_front();
             let Some(ticket) = next else {
+                queue.report(ended);
                 queue.is_running.set(false);
                 return;
             };
@@ -111,6 +145,7 @@ async fn run(queue: Rc<RunQueue>) {
                 queue.waiting.borrow_mut().push_back(ticket);
                 break;
             }
+            ended += 1;
             ticket.came.replace(Some(step));
             let waker = ticket.waker.borrow_mut().take();
             if let Some(waker) = waker {
@@ -120,5 +155,6 @@ async fn run(queue: Rc<RunQueue>) {
                 break;
             }
         }
+        queue.report(ended);
     }
 }

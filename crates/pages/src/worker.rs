@@ -174,6 +174,10 @@ impl PagesWorker {
             self.give_back(exchange);
             return Handling::Now(response.map_err(|BacklogFull| self.refuse_output()));
         };
+        if !self.queue.admits() {
+            self.give_back(exchange);
+            return Refusal::from(PageOutcome::Overloaded).into();
+        }
         let request = routed.request;
         if !self.shared.backlog.has_room_for(request.client.map(|client| client.ip())) {
             self.give_back(exchange);

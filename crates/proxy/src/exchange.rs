@@ -8,7 +8,7 @@ use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
-use flatout_balance::limit::{Permit, QueueRefusal, Sample, WaitingRequest};
+use flatout_balance::limit::{Permit, Sample};
 use flatout_cache::key::write_query;
 use flatout_handler::Request;
 use flatout_handler::content::{InterimResponse, Interims};
@@ -22,8 +22,8 @@ use flatout_upstream::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
     OutgoingRequest, Repeat,
 };
+use flatout_upstream::permit::wait_for_permit;
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -214,7 +214,7 @@ pub(crate) async fn ask_origin(
             permit
         } else {
             let waiting = limiter.enqueue(now_ms).map_err(ForwardOutcome::from)?;
-            Box::pin(wait_for_place(&client, waiting)).await.map_err(ForwardOutcome::from)?
+            Box::pin(wait_for_permit(&client, waiting)).await.map_err(ForwardOutcome::from)?
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
@@ -364,18 +364,6 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
     match failure.failure {
         OriginFailure::ConnectTimeout | OriginFailure::HeadTimeout | OriginFailure::UploadTimeout => Sample::Overloaded,
         _ => Sample::Nothing,
-    }
-}
-
-/// Waits in the origin's queue.
-async fn wait_for_place(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, QueueRefusal> {
-    loop {
-        let now_ms = Now::read().monotonic_ms;
-        let timeout_ms = waiting.deadline_ms().saturating_sub(now_ms).saturating_add(1);
-        let place = poll_fn(|context| waiting.poll_permit(context, Now::read().monotonic_ms));
-        if let Some(result) = client.within(timeout_ms, place).await {
-            return result;
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! close.
 
 use super::worker::{Listener, Phase, Protocol, Worker};
+use crate::counters::Counters;
 use crate::deadline::Call;
 use crate::http1::connection::{Next, ServerConnection};
 use crate::http1::exchanges::Peer;
@@ -12,7 +13,8 @@ use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
 use flatout_os::registered::Registered;
-use flatout_os::socket::{BACKLOG, set_tcp_quickack};
+use flatout_os::socket::{set_backlog, set_tcp_quickack};
+use flatout_overload::{QueueBound, QueueSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
@@ -29,6 +31,54 @@ use tokio::task::{JoinHandle, spawn_local, yield_now};
 
 /// Idle connections asked to close when descriptors have run out.
 const GIVE_WAY_COUNT: usize = 32;
+
+/// Time that a connection may wait in a saturated accept queue, in milliseconds. Far below the second that people wait
+/// for, and far above the time between two turns of a worker.
+const ACCEPT_DELAY_TARGET_MS: u64 = 50;
+
+/// Lower bound of the accept queue. One below the rate of new connections times a network round trip makes the kernel
+/// answer with SYN cookies.
+const ACCEPT_QUEUE_MIN: u32 = 16;
+
+/// The accept queue of one listener. While more clients connect than the worker can serve, the queue is shortened so that
+/// none waits longer than the target. The kernel then ignores further connection attempts, which costs the worker
+/// nothing; their clients repeat them after a second.
+struct AcceptQueue {
+    control: QueueBound,
+    /// The backlog last set.
+    backlog: u32,
+}
+
+impl AcceptQueue {
+    fn new(listener: BorrowedFd<'_>, backlog: u32) -> Self {
+        let settings = QueueSettings {
+            delay_target_ms: ACCEPT_DELAY_TARGET_MS,
+            entries_min: ACCEPT_QUEUE_MIN.min(backlog),
+            entries_max: backlog,
+        };
+        // A listener from another process may be limited.
+        let _ = set_backlog(listener, backlog);
+        Self { control: QueueBound::new(settings), backlog }
+    }
+
+    /// Handles a batch of `count` connections, after which the queue was empty or not.
+    fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
+        let was_limiting = self.control.is_limiting();
+        if is_empty {
+            self.control.handle_empty(now_ms)
+        } else {
+            self.control.handle_saturated(count, now_ms)
+        }
+        let bound = self.control.bound();
+        // Small changes are not worth the system call.
+        if bound.abs_diff(self.backlog) > self.backlog / 8 {
+            // It fails only for a socket that does not listen.
+            let _ = set_backlog(listener, bound);
+            self.backlog = bound;
+        }
+        counters.accept_queue_limited.add(u64::from(!was_limiting && self.control.is_limiting()));
+    }
+}
 
 /// How a batch of accepts ended.
 enum Accepted {
@@ -99,6 +149,7 @@ fn accept_connections<H: Handler>(
     let arrival = ListenerProperties { id, protocol };
     let batch = worker.settings.accept_batch.max(1);
     let mut usual = 1;
+    let mut queue = AcceptQueue::new(listener.fd(), worker.settings.backlog.max(1));
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
@@ -111,19 +162,25 @@ fn accept_connections<H: Handler>(
             })
             .await;
             match ready {
-                Some(Ok(mut guard)) => match accept_batch(&worker, listener.fd(), arrival, &mut usual) {
-                    Accepted::All => guard.clear_ready(),
-                    Accepted::Batch => yield_now().await,
-                    Accepted::NoDescriptor => make_room(&worker).await,
-                },
+                Some(Ok(mut guard)) => {
+                    let (count, accepted) = accept_batch(&worker, listener.fd(), arrival, &mut usual);
+                    let is_empty = matches!(accepted, Accepted::All);
+                    let now_ms = worker.clock.latest().monotonic_ms;
+                    queue.handle_batch(listener.fd(), count, is_empty, now_ms, &worker.counters);
+                    match accepted {
+                        Accepted::All => guard.clear_ready(),
+                        Accepted::Batch => yield_now().await,
+                        Accepted::NoDescriptor => make_room(&worker).await,
+                    }
+                }
                 // The listener is broken, or the server is stopping.
                 Some(Err(_)) | None => break,
             }
         }
         // No more than can have been queued: clients that keep connecting must not prevent the server from stopping.
-        for _ in 0..=BACKLOG as usize / batch {
+        for _ in 0..=worker.settings.backlog as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
-            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), Accepted::Batch) {
+            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), (_, Accepted::Batch)) {
                 break;
             }
             yield_now().await;
@@ -138,7 +195,7 @@ struct ListenerProperties {
     protocol: Protocol,
 }
 
-/// Accepts until the queue is empty, or a full batch. As many connections as the last time, `usual`, are expected
+/// Accepts until the queue is empty, or a full batch, and returns the number of connections. As many connections as the last time, `usual`, are expected
 /// again: only beyond those it polls first, as an accept without connection allocates a socket and a file for
 /// nothing.
 fn accept_batch<H: Handler>(
@@ -146,23 +203,23 @@ fn accept_batch<H: Handler>(
     listener: BorrowedFd<'_>,
     arrival: ListenerProperties,
     usual: &mut usize,
-) -> Accepted {
+) -> (u32, Accepted) {
     let batch = worker.settings.accept_batch.max(1);
     for count in 0..batch {
         if worker.open.get() >= worker.settings.connections_max {
             worker.counters.accepts_without_descriptor.add(1);
-            return Accepted::NoDescriptor;
+            return (count as u32, Accepted::NoDescriptor);
         }
         let is_empty = count >= *usual && !is_ready(listener);
         match if is_empty { Err(Errno::AGAIN) } else { accept(worker, listener, arrival) } {
             Ok(()) => {}
             Err(Errno::AGAIN) => {
                 *usual = count.max(1);
-                return Accepted::All;
+                return (count as u32, Accepted::All);
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 worker.counters.accepts_without_descriptor.add(1);
-                return Accepted::NoDescriptor;
+                return (count as u32, Accepted::NoDescriptor);
             }
             // The client has disconnected already (ECONNABORTED and the network errors of accept(2)); the next one
             // may be there.
@@ -170,7 +227,7 @@ fn accept_batch<H: Handler>(
         }
     }
     *usual = batch;
-    Accepted::Batch
+    (batch as u32, Accepted::Batch)
 }
 
 /// Returns whether a connection is queued, and true if that is unknown.

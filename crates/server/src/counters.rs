@@ -17,6 +17,8 @@ pub struct Counters {
     pub accepts_without_descriptor: Counter,
     /// Accepts that failed otherwise, mostly because the client had already disconnected.
     pub accepts_failed: Counter,
+    /// Times at which an accept queue was shortened because more clients connected than could be served.
+    pub accept_queue_limited: Counter,
     /// Requests with a response, refused ones included.
     pub requests: Counter,
     /// Bytes handed to the kernel, heads and bodies.
@@ -49,6 +51,7 @@ impl Default for Counters {
             connections_accepted: Counter::default(),
             accepts_without_descriptor: Counter::default(),
             accepts_failed: Counter::default(),
+            accept_queue_limited: Counter::default(),
             requests: Counter::default(),
             bytes_sent: Counter::default(),
             bytes_received: Counter::default(),
@@ -86,6 +89,7 @@ pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static Table]) -> Vec<(Stri
         ("bytes_sent".to_owned(), sum(&|c| c.bytes_sent.get())),
         ("accepts_without_descriptor".to_owned(), sum(&|c| c.accepts_without_descriptor.get())),
         ("accepts_failed".to_owned(), sum(&|c| c.accepts_failed.get())),
+        ("accept_queue_limited".to_owned(), sum(&|c| c.accept_queue_limited.get())),
         ("tls_handshakes".to_owned(), sum(&|c| c.tls_handshakes.get())),
         ("tls_resumptions".to_owned(), sum(&|c| c.tls_resumptions.get())),
         ("http2_connections".to_owned(), sum(&|c| c.http2_connections.get())),

@@ -2,6 +2,7 @@
 
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
+use flatout_os::socket::BACKLOG;
 
 /// All settings of a worker, besides its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,9 @@ pub struct Settings {
     /// Open connections per worker above which idle ones must close for new ones. The remaining descriptors are for
     /// files: an accepted connection should find one for its response.
     pub connections_max: usize,
+    /// Connections that the kernel queues for each listener until they are accepted. While they come faster than the
+    /// worker can serve them, the queue is shorter.
+    pub backlog: u32,
     /// Connections accepted before open ones have their turn; at least 1.
     pub accept_batch: usize,
     /// True if TCP_QUICKACK is set on each accepted connection. It costs a system call.
@@ -32,6 +36,7 @@ impl Default for Settings {
             limits: Limits::DEFAULT,
             timeouts: Timeouts::DEFAULT,
             connections_max: usize::MAX,
+            backlog: BACKLOG as u32,
             accept_batch: ACCEPT_BATCH,
             quickack: false,
             sendfile: true,

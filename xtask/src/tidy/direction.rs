@@ -16,23 +16,30 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-cache", &[REASON, &["flatout-http"]]),
     ("flatout-config", &[UNITS, &["flatout-http", "flatout-cache"]]),
     ("flatout-os", &[]),
+    ("flatout-overload", &[]),
     ("flatout-handler", &[REASON, &["flatout-http", "flatout-os"]]),
     ("flatout-access-log", &[&["flatout-http", "flatout-os", "flatout-handler"]]),
     ("flatout-net", &[REASON, &["flatout-http", "flatout-os", "flatout-handler"]]),
     (
         "flatout-server",
-        &[REASON, &["flatout-http", "flatout-os", "flatout-handler", "flatout-access-log", "flatout-net"]],
+        &[
+            REASON,
+            &["flatout-http", "flatout-os", "flatout-handler", "flatout-overload", "flatout-access-log", "flatout-net"],
+        ],
     ),
-    ("flatout-upstream", &[REASON, &["flatout-http", "flatout-os", "flatout-handler", "flatout-net"]]),
+    (
+        "flatout-upstream",
+        &[REASON, &["flatout-http", "flatout-os", "flatout-handler", "flatout-net", "flatout-balance"]],
+    ),
     ("flatout-client", &[REASON, &["flatout-http", "flatout-load", "flatout-os", "flatout-net"]]),
     ("flatout-data", &[REASON]),
     ("flatout-serve", &[STEP, UNITS]),
-    ("flatout-balance", &[REASON, &["flatout-http", "flatout-config", "flatout-handler"]]),
+    ("flatout-balance", &[REASON, &["flatout-http", "flatout-config", "flatout-handler", "flatout-overload"]]),
     ("flatout-store", &[REASON, &["flatout-os", "flatout-handler"]]),
     ("flatout-proxy", &[STEP, UNITS, &["flatout-cache", "flatout-balance", "flatout-store"]]),
     ("flatout-template", &[&["flatout-config"]]),
-    ("flatout-pages", &[STEP, &["flatout-data", "flatout-template"]]),
-    ("flatout-fastcgi", &[STEP]),
+    ("flatout-pages", &[STEP, &["flatout-overload", "flatout-data", "flatout-template"]]),
+    ("flatout-fastcgi", &[STEP, &["flatout-balance"]]),
     ("flatout-report", &[UNITS, &["flatout-http", "flatout-load"]]),
     ("flatout-lab", LAB),
     ("flatout-suite", &[LAB[0], LAB[1], &["flatout-lab"]]),
@@ -55,6 +62,7 @@ const STEP: &[&str] = &[
     "flatout-http",
     "flatout-config",
     "flatout-os",
+    "flatout-overload",
     "flatout-handler",
     "flatout-net",
     "flatout-upstream",
@@ -103,7 +111,8 @@ const EVERYTHING: &[&[&str]] = &[
 const ONLY_FOR_TESTS: &str = "flatout-sim";
 
 /// The packages that do no input or output and do not read the clock: time and bytes are arguments.
-pub(super) const PURE: &[&str] = &["flatout-http", "flatout-cache", "flatout-load", "flatout-template"];
+pub(super) const PURE: &[&str] =
+    &["flatout-overload", "flatout-http", "flatout-cache", "flatout-load", "flatout-template"];
 
 /// What a build of a pure package must not link, by whatever way.
 const IMPURE: &[&str] = &[

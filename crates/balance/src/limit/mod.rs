@@ -22,6 +22,7 @@ pub use waiting::WaitingRequest;
 
 use climb::Climb;
 use flatout_config::model::Concurrency;
+use flatout_overload::QueueSettings;
 use queue::PermitQueue;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,12 @@ pub struct ConcurrencyLimiter {
     answered: AtomicU32,
     climb: Mutex<Climb>,
     queue: Mutex<PermitQueue>,
+    /// The latest time that a caller passed, in milliseconds.
+    latest_ms: AtomicU64,
 }
+
+/// Lower bound of the queue, unless the configured one is lower.
+const QUEUE_MIN: u32 = 16;
 
 impl ConcurrencyLimiter {
     /// Creates a gate with all permits free.
@@ -63,7 +69,12 @@ impl ConcurrencyLimiter {
             waiting: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             climb: Mutex::new(climb),
-            queue: Mutex::default(),
+            queue: Mutex::new(PermitQueue::new(QueueSettings {
+                delay_target_ms: settings.queue_timeout_ms,
+                entries_min: QUEUE_MIN.min(settings.queue_max),
+                entries_max: settings.queue_max,
+            })),
+            latest_ms: AtomicU64::new(0),
         })
     }
 
@@ -79,11 +90,13 @@ impl ConcurrencyLimiter {
         Some(Permit::new(Arc::clone(self), epoch, asking, filled))
     }
 
-    /// Joins the queue; an error if it is full.
+    /// Joins the queue; an error if it is full, or so long that the request would wait until its
+    /// timeout: that is known at once, from the rate at which permits are granted.
     pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<WaitingRequest, QueueRefusal> {
         let deadline_ms = now_ms.saturating_add(self.settings.queue_timeout_ms);
+        self.latest_ms.fetch_max(now_ms, Relaxed);
         let mut queue = self.lock_queue();
-        if queue.len() >= self.settings.queue_max as usize {
+        if queue.len() >= queue.bound() {
             return Err(QueueRefusal::Full);
         }
         let number = queue.push(deadline_ms);
@@ -99,6 +112,7 @@ impl ConcurrencyLimiter {
         if self.waiting.load(Relaxed) == 0 {
             return;
         }
+        self.latest_ms.fetch_max(now_ms, Relaxed);
         let wakers = self.lock_queue().take_expired_wakers(now_ms);
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
@@ -156,7 +170,7 @@ impl ConcurrencyLimiter {
             if queue.len() == 0 || self.take_place().is_none() {
                 return;
             }
-            let waker = queue.pop();
+            let waker = queue.pop(self.latest_ms.load(Relaxed));
             self.waiting.store(queue.len() as u32, SeqCst);
             // Wake tasks without the lock.
             drop(queue);

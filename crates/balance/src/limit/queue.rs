@@ -1,5 +1,6 @@
-//! FIFO queue for permits.
+//! FIFO queue for permits, bounded by the time that its requests wait.
 
+use flatout_overload::{QueueBound, QueueSettings};
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -11,14 +12,24 @@ struct QueuedRequest {
 }
 
 /// The queue. An entry leaves it with a permit or by giving up, so a request whose entry is gone has a permit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PermitQueue {
     /// Sorted by number, and so by deadline, since all wait equally long.
     entries: VecDeque<QueuedRequest>,
     next_number: u64,
+    control: QueueBound,
 }
 
 impl PermitQueue {
+    pub(super) fn new(settings: QueueSettings) -> Self {
+        Self { entries: VecDeque::new(), next_number: 0, control: QueueBound::new(settings) }
+    }
+
+    /// Upper bound of queued requests.
+    pub(super) const fn bound(&self) -> usize {
+        self.control.bound() as usize
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -32,8 +43,14 @@ impl PermitQueue {
     }
 
     /// Removes the first entry, which receives a permit, and returns its waker if it was polled.
-    pub(super) fn pop(&mut self) -> Option<Waker> {
-        self.entries.pop_front()?.waker
+    pub(super) fn pop(&mut self, now_ms: u64) -> Option<Waker> {
+        let entry = self.entries.pop_front()?;
+        if self.entries.is_empty() {
+            self.control.handle_empty(now_ms);
+        } else {
+            self.control.handle_saturated(1, now_ms);
+        }
+        entry.waker
     }
 
     /// Removes an entry; false if it already has a permit.

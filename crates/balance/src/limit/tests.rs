@@ -281,6 +281,58 @@ impl Simulation {
     }
 }
 
+impl Simulation {
+    /// Clients that arrive every `gap_us` for `duration_ms`, and do not come again. Returns the responses within a
+    /// second of the arrival, and the later ones, in the last half.
+    fn run_open(&mut self, limiter: &Arc<ConcurrencyLimiter>, gap_us: u64, duration_ms: u64) -> (u64, u64) {
+        let (mut in_time, mut late) = (0, 0);
+        let (mut arrival_us, end_us) = (0_u64, duration_ms * 1000);
+        let mut waiting: VecDeque<(WaitingRequest, u64)> = VecDeque::new();
+        let mut backlog: VecDeque<(Permit, u64, u64)> = VecDeque::new();
+        let mut busy: BinaryHeap<Reverse<(u64, u64, u64, usize)>> = BinaryHeap::new();
+        let mut permits: Vec<Option<Permit>> = Vec::new();
+        loop {
+            let next_done_us = busy.peek().map_or(u64::MAX, |next| next.0.0);
+            let now_us = arrival_us.min(next_done_us);
+            if now_us >= end_us {
+                return (in_time, late);
+            }
+            if now_us == next_done_us
+                && let Some(Reverse((_, began_us, arrived_us, number))) = busy.pop()
+            {
+                let mut permit = permits[number].take().unwrap();
+                permit.report(Sample::Answered { delay_us: now_us - began_us }, now_us / 1000);
+                drop(permit);
+                if now_us > end_us / 2 {
+                    if now_us - arrived_us <= 1_000_000 { in_time += 1 } else { late += 1 }
+                }
+            } else {
+                arrival_us += gap_us;
+                match limiter.try_acquire() {
+                    Some(permit) => backlog.push_back((permit, now_us, now_us)),
+                    None => waiting.extend(limiter.enqueue(now_us / 1000).ok().map(|waiting| (waiting, now_us))),
+                }
+            }
+            while let Some((mut first, arrived_us)) = waiting.pop_front() {
+                match poll(&mut first, now_us / 1000) {
+                    Poll::Ready(permit) => backlog.extend(permit.ok().map(|permit| (permit, now_us, arrived_us))),
+                    Poll::Pending => {
+                        waiting.push_front((first, arrived_us));
+                        break;
+                    }
+                }
+            }
+            while busy.len() < self.servers
+                && let Some((permit, began_us, arrived_us)) = backlog.pop_front()
+            {
+                let work_us = self.work_us(limiter.under_way());
+                permits.push(Some(permit));
+                busy.push(Reverse((now_us + work_us, began_us, arrived_us, permits.len() - 1)));
+            }
+        }
+    }
+}
+
 /// Wherever the origin's knee is, the limit comes to stand near it, and the origin stays busy.
 #[test]
 fn the_limit_finds_the_knee() {
@@ -322,6 +374,25 @@ fn an_origin_without_a_knee_gets_all() {
     let run = simulation.run(&limiter, 900, 60_000);
     assert!(limiter.limit() >= 800, "{}", limiter.limit());
     assert!(run.answered * 100 >= 900 * 30_000 / 100 * 90, "{}", run.answered);
+}
+
+/// Clients that do not wait for one another: more arrive than the origin can serve, for ever.
+#[test]
+fn whatever_arrives_the_origin_serves_in_time_what_it_can() {
+    for (servers, mean_us) in [(10_usize, 20_000_u64), (40, 50_000), (4, 5_000)] {
+        for times in [2, 5, 10] {
+            let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+            let mut simulation = Simulation { servers, mean_us, thrash: None, random: 3 };
+            let gap_us = mean_us / servers as u64 / times;
+            let (in_time, late) = simulation.run_open(&limiter, gap_us, 60_000);
+            let possible = servers as u64 * 30_000_000 / mean_us;
+            let case = format!("{servers} servers, {mean_us} us, {times} x: {in_time} of {possible}, {late} late");
+            println!("{case}");
+            // With ten servers, a limit of eight is within the precision of the climb.
+            assert!(in_time * 100 >= possible * 85, "{case}");
+            assert!(late * 100 <= possible, "{case}");
+        }
+    }
 }
 
 #[test]

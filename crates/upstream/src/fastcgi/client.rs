@@ -158,6 +158,11 @@ impl FastcgiClient {
         self.0.timing.within(timeout_ms, future).await
     }
 
+    /// The timers of this worker.
+    pub fn timing(&self) -> &OriginClient {
+        &self.0.timing
+    }
+
     /// The server's shared saturation state.
     pub fn saturation(&self) -> &ServerSaturation {
         &self.0.pool.saturation
