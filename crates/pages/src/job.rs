@@ -44,6 +44,9 @@ pub(crate) struct PageRun {
     pub(crate) page: Rc<Page>,
     pub(crate) policy: Rc<HeaderPolicy>,
     run: Option<Run>,
+    slices: u32,
+    /// The client has the beginning of the response.
+    has_begun: bool,
     /// Its share of the memory for output.
     share: RequestBudget,
 }
@@ -66,6 +69,8 @@ impl PageRun {
             page: Rc::clone(page),
             policy: Rc::clone(policy),
             run: Some(run),
+            slices: 1,
+            has_begun: false,
             share: worker.share(client),
         };
         if let Some(run) = job.run.as_mut() {
@@ -79,6 +84,7 @@ impl PageRun {
     /// Runs the next slice. The memory it then holds while others run counts as output, unless it is small.
     pub(crate) fn resume(&mut self) -> ResumeResult {
         let Some(run) = self.run.as_mut() else { return ResumeResult::Done };
+        self.slices = self.slices.saturating_add(1);
         let step = run.resume();
         let held_bytes = match step {
             ResumeResult::Preempted | ResumeResult::Wants(_) => run.held_bytes(),
@@ -89,6 +95,16 @@ impl PageRun {
             return ResumeResult::Failed(run.end(FailureKind::MemoryBudget));
         }
         step
+    }
+
+    /// Slices that it has used, including unfinished ones.
+    pub(crate) const fn slices(&self) -> u32 {
+        self.slices
+    }
+
+    /// Ends the run unless its response has begun.
+    pub(crate) fn refuse(&mut self, kind: FailureKind) -> Option<Box<RunFailure>> {
+        self.run.as_mut().filter(|_| !self.has_begun).map(|run| run.end(kind))
     }
 
     /// Length of a slice.
@@ -302,6 +318,7 @@ impl Driving {
     /// A streamed response for the rest of the run.
     fn stream(mut self) -> Result<Response, Refusal> {
         let Some(mut job) = self.job.take() else { return Err(PageOutcome::Busy.into()) };
+        job.has_begun = true;
         let mut segments = VecDeque::new();
         let Some(run) = job.run.as_mut() else { return Err(PageOutcome::Busy.into()) };
         let exchange = run.exchange();

@@ -25,7 +25,6 @@ flatout_reason::reasons! {
     Unreadable, "page_unreadable", 500, "The page or an included file cannot be read: 500.";
     Changing, "page_changing", 503, "The page changed during every attempt to read it: 503.";
     Busy, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
-    Overloaded, "page_overloaded", 503, "The pages that are running already take longer than the target delay, so no other starts: 503.";
     OutputBudget, "page_output_budget", 503, "The limit of page output that waits for clients, or for this client, is reached: 503.";
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
 }

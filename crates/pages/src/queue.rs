@@ -1,10 +1,14 @@
 //! The queue of pages that have used up their slice.
 //!
-//! One task per worker runs them, round robin. Between any two slices it lets the worker poll its sockets and gives
-//! every ready connection its turn. So a request for a file waits for at most one slice, however many pages compute.
+//! One task per worker runs them. Between any two slices it lets the worker poll its sockets and gives every ready
+//! connection its turn. So a request for a file waits for at most one slice, however many pages compute.
+//!
+//! Short pages take turns with everything. Of long ones, a few take turns, and the others wait until one of these ends:
+//! if all of them took turns, all would end late. The queue of those that wait is bounded by the time that they wait.
 
 use crate::job::PageRun;
 use crate::sandbox::ResumeResult;
+use crate::sandbox::failure::FailureKind;
 use flatout_os::clock::Now;
 use flatout_overload::{QueueBound, QueueSettings};
 use std::cell::{Cell, RefCell};
@@ -18,13 +22,27 @@ use tokio::task::{spawn_local, yield_now};
 /// Divisor of a slice: this part may be used by several short runs in a row before sockets are polled again.
 const SHORT_RUNS_SHARE: u32 = 4;
 
-/// The bound of the queue: pages that need more than one slice all advance together, so with each page that is
-/// admitted, all of them take longer. Beyond the target, further pages are refused rather than all delayed.
-const SETTINGS: QueueSettings = QueueSettings { delay_target_ms: 100, entries_min: 4, entries_max: 4096 };
+/// Slices after which a page is long.
+const SHORT_SLICES_MAX: u32 = 5;
+
+/// Long pages that take turns.
+const LONG_ACTIVE_MAX: u32 = 4;
+
+/// The bound of the queue. Each page that is admitted delays all others.
+const SETTINGS: QueueSettings = QueueSettings { delay_target_ms: 100, entries_min: 6, entries_max: 4096 };
+
+/// Time after which a waiting page is refused, in milliseconds: those that arrived before the rate was known may be more
+/// than the bound, and they delay all others.
+const WAIT_MS_MAX: u64 = 500;
 
 /// The queued pages of one worker.
 pub(crate) struct RunQueue {
-    waiting: RefCell<VecDeque<Rc<Ticket>>>,
+    /// Those that take turns.
+    active: RefCell<VecDeque<Rc<Ticket>>>,
+    /// Long pages in `active`.
+    long_active: Cell<u32>,
+    /// Long pages that wait, with the time since when, in milliseconds.
+    waiting: RefCell<VecDeque<(Rc<Ticket>, u64)>>,
     control: RefCell<QueueBound>,
     is_running: Cell<bool>,
     /// Pages that used up their first slice since sockets were last polled.
@@ -37,6 +55,7 @@ pub(crate) struct Claim(Rc<Ticket>);
 /// A queued page.
 struct Ticket {
     job: RefCell<Option<PageRun>>,
+    is_long: Cell<bool>,
     /// The result of its slice, unless it only needs another turn.
     came: RefCell<Option<ResumeResult>>,
     waker: RefCell<Option<Waker>>,
@@ -45,6 +64,8 @@ struct Ticket {
 impl Default for RunQueue {
     fn default() -> Self {
         Self {
+            active: RefCell::default(),
+            long_active: Cell::new(0),
             waiting: RefCell::default(),
             control: RefCell::new(QueueBound::new(SETTINGS)),
             is_running: Cell::new(false),
@@ -56,24 +77,64 @@ impl Default for RunQueue {
 impl RunQueue {
     /// Returns whether another page may start: whether the queued ones end within the target delay.
     pub(crate) fn admits(&self) -> bool {
-        self.waiting.borrow().len() < self.control.borrow().bound() as usize
+        self.len() < self.control.borrow().bound() as usize
     }
 
-    /// Reports that the queue has run `ended` pages to the end of their need for the CPU.
+    fn len(&self) -> usize {
+        self.active.borrow().len() + self.waiting.borrow().len()
+    }
+
+    /// Reports that `ended` pages need the CPU no longer.
     fn report(&self, ended: u32) {
         let (now_ms, mut control) = (Now::read().monotonic_ms, self.control.borrow_mut());
-        if self.waiting.borrow().is_empty() {
-            control.handle_empty(now_ms);
-        } else {
-            control.handle_saturated(ended, now_ms);
+        if self.len() == 0 { control.handle_empty(now_ms) } else { control.handle_saturated(ended, now_ms) }
+    }
+
+    /// Has the page take turns or, if it is long and enough others do, wait.
+    fn admit(&self, ticket: Rc<Ticket>, is_long: bool) {
+        if is_long && !ticket.is_long.replace(true) {
+            if self.long_active.get() >= LONG_ACTIVE_MAX {
+                self.waiting.borrow_mut().push_back((ticket, Now::read().monotonic_ms));
+                return;
+            }
+            self.long_active.set(self.long_active.get() + 1);
+        }
+        self.active.borrow_mut().push_back(ticket);
+    }
+
+    /// Has a waiting page take the turns of a long one that has ended.
+    fn promote(&self) {
+        let now_ms = Now::read().monotonic_ms;
+        let next = loop {
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some((ticket, since_ms)) = next else { break None };
+            // Those whose client has left are gone.
+            if ticket.job.borrow().is_none() {
+                continue;
+            }
+            let has_time = now_ms.saturating_sub(since_ms) <= WAIT_MS_MAX;
+            let refuse = |job: &mut PageRun| job.refuse(FailureKind::Overloaded);
+            match (!has_time).then(|| ticket.job.borrow_mut().as_mut().and_then(refuse)).flatten() {
+                Some(failure) => ticket.finish(ResumeResult::Failed(failure)),
+                None => break Some(ticket),
+            }
+        };
+        match next {
+            Some(ticket) => self.active.borrow_mut().push_back(ticket),
+            None => self.long_active.set(self.long_active.get().saturating_sub(1)),
         }
     }
 
     /// Appends a page to the queue. Must be called within the worker's runtime.
     pub(crate) fn push(self: &Rc<Self>, job: PageRun) -> Claim {
-        let ticket =
-            Rc::new(Ticket { job: RefCell::new(Some(job)), came: RefCell::default(), waker: RefCell::default() });
-        self.waiting.borrow_mut().push_back(Rc::clone(&ticket));
+        let is_long = job.slices() > SHORT_SLICES_MAX;
+        let ticket = Rc::new(Ticket {
+            job: RefCell::new(Some(job)),
+            is_long: Cell::new(false),
+            came: RefCell::default(),
+            waker: RefCell::default(),
+        });
+        self.admit(Rc::clone(&ticket), is_long);
         if !self.is_running.replace(true) {
             spawn_local(run(Rc::clone(self)));
         }
@@ -88,6 +149,17 @@ impl RunQueue {
     /// Slices that others use, or may use, before sockets are polled again.
     pub(crate) fn slices_taken(&self) -> u32 {
         self.preempted.get().saturating_add(u32::from(self.is_running.get()))
+    }
+}
+
+impl Ticket {
+    /// Hands the result of the slice to the owner.
+    fn finish(&self, came: ResumeResult) {
+        self.came.replace(Some(came));
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -128,29 +200,33 @@ async fn run(queue: Rc<RunQueue>) {
         // tokio resumes a yielding task after polling the kernel, after all tasks that this woke.
         yield_now().await;
         queue.preempted.set(0);
-        let began = Instant::now();
-        let mut ended = 0;
+        let (began, mut ended) = (Instant::now(), 0);
         loop {
-            let next = queue.waiting.borrow_mut().pop_front();
+            let next = queue.active.borrow_mut().pop_front();
             let Some(ticket) = next else {
                 queue.report(ended);
                 queue.is_running.set(false);
                 return;
             };
-            let Some(mut job) = ticket.job.borrow_mut().take() else { continue };
+            let job = ticket.job.borrow_mut().take();
+            let Some(mut job) = job else {
+                if ticket.is_long.get() {
+                    queue.promote();
+                }
+                continue;
+            };
             let step = job.resume();
-            let slice = job.slice();
+            let (slice, is_long) = (job.slice(), job.slices() > SHORT_SLICES_MAX);
             ticket.job.replace(Some(job));
             if matches!(step, ResumeResult::Preempted) {
-                queue.waiting.borrow_mut().push_back(ticket);
+                queue.admit(ticket, is_long);
                 break;
             }
-            ended += 1;
-            ticket.came.replace(Some(step));
-            let waker = ticket.waker.borrow_mut().take();
-            if let Some(waker) = waker {
-                waker.wake();
+            if ticket.is_long.get() {
+                queue.promote();
             }
+            ended += 1;
+            ticket.finish(step);
             if began.elapsed() >= slice / SHORT_RUNS_SHARE {
                 break;
             }

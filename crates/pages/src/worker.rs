@@ -176,7 +176,7 @@ impl PagesWorker {
         };
         if !self.queue.admits() {
             self.give_back(exchange);
-            return Refusal::from(PageOutcome::Overloaded).into();
+            return Refusal::from(FailureKind::Overloaded).into();
         }
         let request = routed.request;
         if !self.shared.backlog.has_room_for(request.client.map(|client| client.ip())) {

@@ -16,6 +16,7 @@ flatout_reason::reasons! {
     CpuLimit, "page_cpu_limit", 503, "The page used up the CPU time of one request: 503.";
     Held, "page_no_yield", 503, "The page computed for too long where it cannot yield, within a metamethod or a callback: 503.";
     RunLimit, "page_run_limit", 503, "The page exceeded the total time of one request, including waiting: 503.";
+    Overloaded, "page_overloaded", 503, "More pages need the CPU than the worker can run within the target delay: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used up the memory of one request: 503.";
     MemoryBudget, "page_memory_budget", 503, "The memory limit for all pages, or for those of one client, is reached: 503.";
     Stray, "page_stray_yield", 500, "The page's code yielded outside of any coroutine: 500.";
