@@ -70,8 +70,11 @@ impl QueueBound {
         self.window = Some((now_ms, 0));
         let rate_per_s = f64::from(served) * 1000.0 / elapsed_ms as f64;
         // The first window has the whole truth; later ones smooth it.
-        self.rate_per_s =
-            if self.is_limiting() && self.rate_per_s > 0.0 { (self.rate_per_s + rate_per_s) / 2.0 } else { rate_per_s };
+        self.rate_per_s = if self.is_limiting() && self.rate_per_s > 0.0 {
+            f64::midpoint(self.rate_per_s, rate_per_s)
+        } else {
+            rate_per_s
+        };
         let entries = (self.rate_per_s * self.settings.delay_target_ms as f64 / 1000.0) as u32;
         self.bound = entries.clamp(self.settings.entries_min, self.settings.entries_max);
         self.recovers_at_ms = now_ms.saturating_add(RECOVERY_MS);

@@ -65,9 +65,9 @@ impl AcceptQueue {
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
         if is_empty {
-            self.control.handle_empty(now_ms)
+            self.control.handle_empty(now_ms);
         } else {
-            self.control.handle_saturated(count, now_ms)
+            self.control.handle_saturated(count, now_ms);
         }
         let bound = self.control.bound();
         // Small changes are not worth the system call.

@@ -135,7 +135,8 @@ impl Climb {
             epoch: 0,
             window: Window::default(),
             base: None,
-            way: Way::Up,
+            // Too high a limit makes responses late, too low a one only fewer for a moment.
+            way: Way::Down,
             undone: 0,
             rest_ms: 0,
             rest_until_ms: 0,

@@ -1,4 +1,4 @@
-//! FIFO queue for permits, bounded by the time that its requests wait.
+//! The queue for permits, bounded by the time that its requests wait: oldest first, or newest first in overload.
 
 use flatout_overload::{QueueBound, QueueSettings};
 use std::collections::VecDeque;
@@ -42,9 +42,11 @@ impl PermitQueue {
         number
     }
 
-    /// Removes the first entry, which receives a permit, and returns its waker if it was polled.
+    /// Removes the entry that receives a permit, and returns its waker if it was polled: the first one or, while the
+    /// queue is saturated, the newest.
     pub(super) fn pop(&mut self, now_ms: u64) -> Option<Waker> {
-        let entry = self.entries.pop_front()?;
+        // In overload, all those at the front would be served so late that their clients have left.
+        let entry = if self.control.is_limiting() { self.entries.pop_back() } else { self.entries.pop_front() }?;
         if self.entries.is_empty() {
             self.control.handle_empty(now_ms);
         } else {

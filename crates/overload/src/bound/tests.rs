@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 const SETTINGS: QueueSettings = QueueSettings { delay_target_ms: 100, entries_min: 16, entries_max: 4096 };
 
-/// Clients that arrive at a constant rate, each for a service that takes constant time, and leave after `patience_ms`.
+/// Clients that arrive at a constant rate, each for a service that takes constant time, and leave after `leaves_after_ms`.
 struct Simulation {
     service_us: u64,
-    patience_ms: u64,
+    leaves_after_ms: u64,
     /// `None`: a queue bounded by its length only.
     control: Option<QueueBound>,
     queue: VecDeque<u64>,
@@ -27,7 +27,7 @@ struct Counts {
 impl Simulation {
     fn new(service_us: u64, control: Option<QueueBound>) -> Self {
         let queue = VecDeque::new();
-        Self { service_us, patience_ms: 1_000, control, queue, now_us: 0, free_at_us: 0, next_arrival_us: 0 }
+        Self { service_us, leaves_after_ms: 1_000, control, queue, now_us: 0, free_at_us: 0, next_arrival_us: 0 }
     }
 
     fn bound(&self) -> usize {
@@ -57,10 +57,10 @@ impl Simulation {
             self.free_at_us = self.now_us + self.service_us;
             let wait_ms = (self.free_at_us - arrived_us) / 1_000;
             counts.wait_ms_max = counts.wait_ms_max.max(wait_ms);
-            if wait_ms <= self.patience_ms {
-                counts.served_in_time += 1
+            if wait_ms <= self.leaves_after_ms {
+                counts.served_in_time += 1;
             } else {
-                counts.served_late += 1
+                counts.served_late += 1;
             }
             let (now_ms, is_empty) = (self.free_at_us / 1_000, self.queue.is_empty());
             if let Some(control) = &mut self.control {
