@@ -44,6 +44,8 @@ pub(crate) struct Page {
     lines: LineMap,
     /// The heads of its recent responses.
     pub(crate) heads: RefCell<Heads>,
+    /// It needed many time slices when it last ran.
+    pub(crate) is_long: Cell<bool>,
 }
 
 /// A page that cannot run.
@@ -131,7 +133,16 @@ impl Page {
             }
         };
         let placed = place_large(&segments);
-        Ok(Self { shown, segments, ranges, placed, code, lines: template.lines, heads: RefCell::default() })
+        Ok(Self {
+            shown,
+            segments,
+            ranges,
+            placed,
+            code,
+            lines: template.lines,
+            heads: RefCell::default(),
+            is_long: Cell::new(false),
+        })
     }
 
     /// A static page of these segments.
@@ -151,6 +162,7 @@ impl Page {
             code: None,
             lines: LineMap::default(),
             heads: RefCell::default(),
+            is_long: Cell::new(false),
         }
     }
 

@@ -43,7 +43,9 @@ pub(crate) struct RunQueue {
     long_active: Cell<u32>,
     /// Long pages that wait, with the time since when, in milliseconds.
     waiting: RefCell<VecDeque<(Rc<Ticket>, u64)>>,
-    control: RefCell<QueueBound>,
+    /// The bounds of short and of long pages: many long ones are no reason to refuse a short one.
+    short_bound: RefCell<QueueBound>,
+    long_bound: RefCell<QueueBound>,
     is_running: Cell<bool>,
     /// Pages that used up their first slice since sockets were last polled.
     preempted: Cell<u32>,
@@ -67,7 +69,8 @@ impl Default for RunQueue {
             active: RefCell::default(),
             long_active: Cell::new(0),
             waiting: RefCell::default(),
-            control: RefCell::new(QueueBound::new(SETTINGS)),
+            short_bound: RefCell::new(QueueBound::new(SETTINGS)),
+            long_bound: RefCell::new(QueueBound::new(SETTINGS)),
             is_running: Cell::new(false),
             preempted: Cell::new(0),
         }
@@ -75,24 +78,39 @@ impl Default for RunQueue {
 }
 
 impl RunQueue {
-    /// Returns whether another page may start: whether the queued ones end within the target delay.
-    pub(crate) fn admits(&self) -> bool {
-        self.len() < self.control.borrow().bound() as usize
+    /// Returns whether another page may start, which was long when it last ran or not: whether the queued ones of its
+    /// kind end within the target delay.
+    pub(crate) fn admits(&self, is_long: bool) -> bool {
+        if is_long { self.has_room_for_long() } else { self.short_count() < self.short_bound.borrow().bound() }
     }
 
-    fn len(&self) -> usize {
-        self.active.borrow().len() + self.waiting.borrow().len()
+    fn has_room_for_long(&self) -> bool {
+        self.long_count() < self.long_bound.borrow().bound()
     }
 
-    /// Reports that `ended` pages need the CPU no longer.
-    fn report(&self, ended: u32) {
-        let (now_ms, mut control) = (Now::read().monotonic_ms, self.control.borrow_mut());
-        if self.len() == 0 { control.handle_empty(now_ms) } else { control.handle_saturated(ended, now_ms) }
+    fn short_count(&self) -> u32 {
+        (self.active.borrow().len() as u32).saturating_sub(self.long_active.get())
+    }
+
+    fn long_count(&self) -> u32 {
+        self.long_active.get().saturating_add(self.waiting.borrow().len() as u32)
+    }
+
+    /// Reports how many pages of each kind need the CPU no longer.
+    fn report(&self, short_ended: u32, long_ended: u32) {
+        let now_ms = Now::read().monotonic_ms;
+        let report = |bound: &RefCell<QueueBound>, ended, left| {
+            let mut bound = bound.borrow_mut();
+            if left == 0 { bound.handle_empty(now_ms) } else { bound.handle_saturated(ended, now_ms) }
+        };
+        report(&self.short_bound, short_ended, self.short_count());
+        report(&self.long_bound, long_ended, self.long_count());
     }
 
     /// Has the page take turns or, if it is long and enough others do, wait.
     fn admit(&self, ticket: Rc<Ticket>, is_long: bool) {
-        if is_long && !ticket.is_long.replace(true) {
+        if is_long && !ticket.is_long.get() {
+            ticket.is_long.set(true);
             if self.long_active.get() >= LONG_ACTIVE_MAX {
                 self.waiting.borrow_mut().push_back((ticket, Now::read().monotonic_ms));
                 return;
@@ -113,10 +131,8 @@ impl RunQueue {
                 continue;
             }
             let has_time = now_ms.saturating_sub(since_ms) <= WAIT_MS_MAX;
-            let refuse = |job: &mut PageRun| job.refuse(FailureKind::Overloaded);
-            match (!has_time).then(|| ticket.job.borrow_mut().as_mut().and_then(refuse)).flatten() {
-                Some(failure) => ticket.finish(ResumeResult::Failed(failure)),
-                None => break Some(ticket),
+            if has_time || !ticket.refuse() {
+                break Some(ticket);
             }
         };
         match next {
@@ -153,6 +169,16 @@ impl RunQueue {
 }
 
 impl Ticket {
+    /// Ends the page with a 503, unless its response has begun.
+    fn refuse(&self) -> bool {
+        let failure = self.job.borrow_mut().as_mut().and_then(|job| job.refuse(FailureKind::Overloaded));
+        let is_refused = failure.is_some();
+        if let Some(failure) = failure {
+            self.finish(ResumeResult::Failed(failure));
+        }
+        is_refused
+    }
+
     /// Hands the result of the slice to the owner.
     fn finish(&self, came: ResumeResult) {
         self.came.replace(Some(came));
@@ -200,11 +226,11 @@ async fn run(queue: Rc<RunQueue>) {
         // tokio resumes a yielding task after polling the kernel, after all tasks that this woke.
         yield_now().await;
         queue.preempted.set(0);
-        let (began, mut ended) = (Instant::now(), 0);
+        let (began, mut short_ended, mut long_ended) = (Instant::now(), 0, 0);
         loop {
             let next = queue.active.borrow_mut().pop_front();
             let Some(ticket) = next else {
-                queue.report(ended);
+                queue.report(short_ended, long_ended);
                 queue.is_running.set(false);
                 return;
             };
@@ -217,20 +243,26 @@ async fn run(queue: Rc<RunQueue>) {
             };
             let step = job.resume();
             let (slice, is_long) = (job.slice(), job.slices() > SHORT_SLICES_MAX);
+            job.page.is_long.set(is_long);
             ticket.job.replace(Some(job));
             if matches!(step, ResumeResult::Preempted) {
-                queue.admit(ticket, is_long);
+                let becomes_long = is_long && !ticket.is_long.get();
+                if !(becomes_long && !queue.has_room_for_long() && ticket.refuse()) {
+                    queue.admit(ticket, is_long);
+                }
                 break;
             }
             if ticket.is_long.get() {
                 queue.promote();
+                long_ended += 1;
+            } else {
+                short_ended += 1;
             }
-            ended += 1;
             ticket.finish(step);
             if began.elapsed() >= slice / SHORT_RUNS_SHARE {
                 break;
             }
         }
-        queue.report(ended);
+        queue.report(short_ended, long_ended);
     }
 }

@@ -174,7 +174,7 @@ impl PagesWorker {
             self.give_back(exchange);
             return Handling::Now(response.map_err(|BacklogFull| self.refuse_output()));
         };
-        if !self.queue.admits() {
+        if !self.queue.admits(page.is_long.get()) {
             self.give_back(exchange);
             return Refusal::from(FailureKind::Overloaded).into();
         }

@@ -285,3 +285,32 @@ async fn make_room<H: Handler>(worker: &Worker<H>) {
     worker.changed.notified().await;
     worker.starved.set(false);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ACCEPT_QUEUE_MIN, AcceptQueue};
+    use crate::counters::Counters;
+    use flatout_os::socket::{BACKLOG, ListenOptions, bind_listener};
+    use std::os::fd::AsFd as _;
+
+    #[test]
+    fn a_saturated_queue_is_shortened_and_recovers() {
+        let (listener, _) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let counters = Counters::default();
+        let mut queue = AcceptQueue::new(listener.as_fd(), BACKLOG as u32);
+        // 2,000 a second, and always more.
+        for now_ms in (0..1_000).step_by(4) {
+            queue.handle_batch(listener.as_fd(), 8, false, now_ms, &counters);
+        }
+        assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (100, 1));
+        // Ten times slower.
+        for now_ms in (1_000..3_000).step_by(40) {
+            queue.handle_batch(listener.as_fd(), 8, false, now_ms, &counters);
+        }
+        assert!(queue.backlog <= ACCEPT_QUEUE_MIN + ACCEPT_QUEUE_MIN / 8, "{}", queue.backlog);
+        for now_ms in (3_000..4_000).step_by(4) {
+            queue.handle_batch(listener.as_fd(), 1, true, now_ms, &counters);
+        }
+        assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (BACKLOG as u32, 1));
+    }
+}

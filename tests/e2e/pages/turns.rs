@@ -44,3 +44,30 @@ fn endless_pages_leave_the_worker_to_others() {
     });
     assert_eq!(page(&server, "/"), "1");
 }
+
+/// More pages than the worker can run: some run, and the others are refused at once; nobody waits for all of them.
+#[test]
+fn of_too_many_pages_some_are_served_and_the_others_refused() {
+    let work = "<?lua local sum = 0 for i = 1, 400000 do sum = sum + i end ?><?= sum ?>";
+    let (_folder, server) = site(&[("site/work.lhtml", work)], "cpu-limit \"5s\"", "");
+    // The first one tells that this page is long.
+    assert_eq!(page(&server, "/work"), "80000200000");
+    let mut streams: Vec<_> = (0..400).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        stream.write_all(b"GET /work HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    }
+    let (mut served, mut refused) = (0, 0);
+    for stream in &mut streams {
+        let response = read_response(stream);
+        match response.status {
+            200 => served += 1,
+            503 => refused += 1,
+            status => panic!("{status}"),
+        }
+    }
+    assert!(served >= 4 && refused > 0, "{served} served, {refused} refused");
+    // Afterwards they are served again.
+    assert_eq!(page(&server, "/work"), "80000200000");
+    let (_, said) = server.stop();
+    assert!(said.contains("outcome_page_overloaded"), "{said}");
+}
