@@ -260,11 +260,24 @@ fn every_example_of_a_configuration_is_valid() {
 
 /// The tables in docs/performance.md are those of the kept results; `FLATOUT_BLESS=1` writes them.
 #[test]
-fn the_tables_of_performance_are_those_of_kept_results() {
+fn the_tables_of_the_documents_are_those_of_kept_results() {
+    for document in ["docs/performance.md", "docs/reliability.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = with_tables(&text);
+        if std::env::var_os("FLATOUT_BLESS").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        } else {
+            assert!(expected == text, "{document} is not what the kept results say: FLATOUT_BLESS=1 writes it");
+        }
+    }
+}
+
+/// The document with the tables of its kept results.
+fn with_tables(document: &str) -> String {
     const BEGIN: &str = "<!-- tables: ";
     const END: &str = "<!-- end of tables -->";
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let document = std::fs::read_to_string(root.join("docs/performance.md")).unwrap();
     let mut parts = document.split(BEGIN);
     let mut made = parts.next().unwrap().to_owned();
     for part in parts {
@@ -280,8 +293,5 @@ fn the_tables_of_performance_are_those_of_kept_results() {
         let tables = String::from_utf8(tables.stdout).unwrap();
         write!(made, "{BEGIN}{folder} -->\n{}\n\n{END}{rest}", tables.trim_end()).unwrap();
     }
-    if std::env::var_os("FLATOUT_BLESS").is_some() {
-        return std::fs::write(root.join("docs/performance.md"), &made).unwrap();
-    }
-    assert!(made == document, "docs/performance.md is not what the kept results say: FLATOUT_BLESS=1 writes it");
+    made
 }

@@ -134,6 +134,15 @@ impl Drop for Script {
     }
 }
 
+/// Counts its end.
+struct DropCount(Arc<Seen>);
+
+impl Drop for DropCount {
+    fn drop(&mut self) {
+        Seen::add(&self.0.dropped, 1);
+    }
+}
+
 /// A source that gives back what a request's content is.
 struct Echo(RequestContent, Arc<Seen>);
 
@@ -301,6 +310,13 @@ impl Handler for Player {
         }
         let player = self.clone();
         match path {
+            b"/never" => {
+                let dropped = DropCount(Arc::clone(&self.seen));
+                Reply::later(async move {
+                    let _dropped = dropped;
+                    std::future::pending().await
+                })
+            }
             b"/tunnel" => tunnel().into(),
             b"/hints" => {
                 let interims = request.offers.interims();

@@ -18,7 +18,7 @@ fn suites() -> Vec<PathBuf> {
 fn every_suite_reads_and_its_tables_belong_to_it() {
     let names: Vec<String> =
         suites().iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    assert_eq!(names, ["bordermanager", "coyote", "iss", "jigsaw", "peers", "query", "tarantula"]);
+    assert_eq!(names, ["bordermanager", "coyote", "iss", "jigsaw", "overload", "peers", "query", "tarantula"]);
     for path in suites() {
         let suite = read(&path, &Disk).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(path.file_stem().unwrap().to_str(), Some(suite.name.as_str()));

@@ -75,6 +75,8 @@ pub(crate) struct ServerConnection {
     pub(super) undrained: bool,
     /// The client had closed its sending side before its response started, and may still read.
     pub(super) half_closed: bool,
+    /// The number of the request whose handler is pending, and since when, in milliseconds.
+    pub(super) watched: Option<(u32, u64)>,
 }
 
 impl ServerConnection {
@@ -96,6 +98,7 @@ impl ServerConnection {
             writes: 0,
             undrained: false,
             half_closed: false,
+            watched: None,
         })
     }
 

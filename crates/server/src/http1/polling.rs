@@ -16,6 +16,10 @@ use std::task::{Context, Poll};
 /// Outputs sent before it yields to other connections.
 const OUTPUTS_MAX: u32 = 16;
 
+/// Time after the start of a wait in which a client that closes its side is taken for one that has sent all it has, in
+/// milliseconds. Such a client waits for its response (`printf … | nc -N`); one that closes later has left.
+const HALF_CLOSE_GRACE_MS: u64 = 100;
+
 /// Receives of content before it yields to other connections.
 const RECEIVES_MAX: u32 = 8;
 
@@ -49,7 +53,7 @@ impl ServerConnection {
             drop(output);
             match flow {
                 Flow::Wait => {
-                    return match self.watch(socket, context) {
+                    return match self.watch(worker.clock.latest().monotonic_ms, socket, context) {
                         Some(reason) => Poll::Ready(Next::Close(reason)),
                         None => Poll::Pending,
                     };
@@ -127,10 +131,17 @@ impl ServerConnection {
         if output.is_empty() { None } else { self.send_output(worker, socket.fd(), &output, Tail::None, None) }
     }
 
-    /// Detects that the client leaves while the handler is pending. A client that closed its side before its response
-    /// started may still read it; one that does so later does not.
-    fn watch(&mut self, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
-        let begun = self.exchanges.begin_waiting();
+    /// Detects that the client leaves while the handler is pending: then nobody needs the response, and the handler is
+    /// dropped. A client that closes its side with the request may still read the response; one that does so later, or
+    /// once the response has begun, does not.
+    fn watch(&mut self, now_ms: u64, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
+        let request = self.exchanges.requests();
+        if self.watched.is_none_or(|(watched, _)| watched != request) {
+            self.watched = Some((request, now_ms));
+        }
+        let waits_long =
+            self.watched.is_some_and(|(_, since_ms)| now_ms.saturating_sub(since_ms) > HALF_CLOSE_GRACE_MS);
+        let begun = self.exchanges.begin_waiting() || waits_long;
         while !self.half_closed {
             let Poll::Ready(Ok(mut guard)) = socket.poll_read_ready(context) else { return None };
             if guard.ready().is_read_closed() {

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn unknown_lengths_are_chunked_and_known_ones_sent_as_they_are() {
@@ -140,6 +140,19 @@ fn a_client_that_leaves_ends_its_source() {
     wait_until("the end of the source", || server.seen.dropped.load(Ordering::Relaxed) == 1);
     let left = || server.closed(CloseReason::ClientAborted) + server.closed(CloseReason::ClientReset);
     wait_until("the end of the connection", || left() == 1);
+}
+
+#[test]
+fn a_client_that_leaves_ends_a_pending_handler() {
+    let server = Running::start();
+    let mut stream = server.connect();
+    stream.write_all(b"GET /never HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    let begun = Instant::now();
+    wait_until("the end of the grace", || begun.elapsed().as_millis() > 200);
+    assert_eq!(server.seen.dropped.load(Ordering::Relaxed), 0);
+    drop(stream);
+    wait_until("the end of the handler", || server.seen.dropped.load(Ordering::Relaxed) == 1);
+    wait_until("the end of the connection", || server.closed(CloseReason::ClientAborted) == 1);
 }
 
 #[test]
