@@ -99,22 +99,11 @@ impl ConcurrencyLimiter {
         if queue.len() >= queue.bound() {
             return Err(QueueRefusal::Full);
         }
-        let number = queue.push(deadline_ms);
+        let number = queue.push();
         self.waiting.store(queue.len() as u32, SeqCst);
         drop(queue);
         self.grant();
         Ok(WaitingRequest::new(Arc::clone(self), number, deadline_ms))
-    }
-
-    /// Wakes requests whose deadline is at or before `now_ms`, so that they leave the queue. Cheap while the queue is
-    /// empty; a periodic timer calls it.
-    pub fn wake_expired(&self, now_ms: u64) {
-        if self.waiting.load(Relaxed) == 0 {
-            return;
-        }
-        self.latest_ms.fetch_max(now_ms, Relaxed);
-        let wakers = self.lock_queue().take_expired_wakers(now_ms);
-        wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
     /// Current maximum of requests that wait for a head.

@@ -7,14 +7,13 @@ use std::task::Waker;
 #[derive(Debug)]
 struct QueuedRequest {
     number: u64,
-    deadline_ms: u64,
     waker: Option<Waker>,
 }
 
 /// The queue. An entry leaves it with a permit or by giving up, so a request whose entry is gone has a permit.
 #[derive(Debug)]
 pub(super) struct PermitQueue {
-    /// Sorted by number, and so by deadline, since all wait equally long.
+    /// Sorted by number.
     entries: VecDeque<QueuedRequest>,
     next_number: u64,
     control: QueueBound,
@@ -35,10 +34,10 @@ impl PermitQueue {
     }
 
     /// Appends an entry and returns its number.
-    pub(super) fn push(&mut self, deadline_ms: u64) -> u64 {
+    pub(super) fn push(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.entries.push_back(QueuedRequest { number, deadline_ms, waker: None });
+        self.entries.push_back(QueuedRequest { number, waker: None });
         number
     }
 
@@ -68,12 +67,6 @@ impl PermitQueue {
             none => *none = Some(waker.clone()),
         }
         true
-    }
-
-    /// Wakers of entries whose deadline has passed. The entries remove themselves.
-    pub(super) fn take_expired_wakers(&mut self, now_ms: u64) -> Vec<Waker> {
-        let expired = self.entries.iter_mut().take_while(|entry| entry.deadline_ms <= now_ms);
-        expired.filter_map(|entry| entry.waker.take()).collect()
     }
 
     fn position(&self, number: u64) -> Option<usize> {

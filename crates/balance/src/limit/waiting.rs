@@ -2,7 +2,6 @@
 
 use super::QueueRefusal;
 use super::{ConcurrencyLimiter, Permit};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -20,7 +19,7 @@ impl WaitingRequest {
         Self { limiter, number, deadline_ms, ended: false }
     }
 
-    /// Deadline in milliseconds. The caller must poll again then, by [`ConcurrencyLimiter::wake_expired`] or otherwise.
+    /// Deadline in milliseconds. The caller must poll again then.
     pub const fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
@@ -47,11 +46,6 @@ impl WaitingRequest {
         let (_, epoch) = super::unpack(self.limiter.setting.load(super::Relaxed));
         let asking = self.limiter.asking();
         Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), epoch, asking, true)))
-    }
-
-    /// The same as a future; `now_ms` reads the clock.
-    pub async fn permit(mut self, now_ms: impl Fn() -> u64) -> Result<Permit, QueueRefusal> {
-        poll_fn(|context| self.poll_permit(context, now_ms())).await
     }
 }
 
