@@ -32,7 +32,7 @@ flatout_reason::reasons! {
     TunnelEnded, "tunnel_ended", false, "One side closed the upgraded connection.";
     FileChanged, "file_changed", true, "The file changed while it was being sent, so the rest would have been from another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
-    DescriptorPressure, "descriptor_pressure", false, "File descriptors ran out, and this connection was idle.";
+    DescriptorPressure, "descriptor_pressure", false, "File descriptors ran out, and this connection was idle, or its request head or TLS handshake had been incomplete for a second.";
     DrainDeadline, "drain_deadline", true, "The server is stopping, and the drain timeout expired.";
     TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
     TlsFailed, "tls_failed", true, "TLS failed; the name of the failure says why.";

@@ -75,6 +75,23 @@ fn without_descriptors_idle_connections_make_room_for_new_ones() {
 }
 
 #[test]
+fn without_descriptors_incomplete_heads_make_room_as_well() {
+    let folder = site();
+    let server = start_with_descriptors(&folder, 64);
+    let mut halves = Vec::new();
+    for _ in 0..60 {
+        let mut stream = server.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
+        halves.push(stream);
+    }
+    // The head timeout is far longer than anybody waits for this.
+    assert_eq!(server.get("/").status, 200);
+    drop(halves);
+    let counters = stop(server);
+    assert!(count(&counters, "closed_descriptor_pressure") >= 1, "{counters}");
+}
+
+#[test]
 fn a_crowd_that_comes_at_once_finds_descriptors_for_its_files() {
     let folder = Folder::new();
     for index in 0..200 {

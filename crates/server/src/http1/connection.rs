@@ -377,6 +377,14 @@ impl ServerConnection {
             Wait::Head => CloseReason::HeadTimeout,
             Wait::Body => CloseReason::BodyTimeout,
         };
+        if !self.refuse_slow(worker, fd, reason) {
+            return Next::Close(reason);
+        }
+        self.close_or_linger(fd).unwrap_or(Next::Read)
+    }
+
+    /// Responds 408 to an incomplete request. Returns whether the kernel has taken the response.
+    fn refuse_slow<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, reason: CloseReason) -> bool {
         worker.clock.read();
         let raw = std::mem::take(&mut self.stash);
         let mut output = worker.output.borrow_mut();
@@ -384,12 +392,18 @@ impl ServerConnection {
         self.exchanges.handle_slow(worker, &mut output, &raw, reason);
         let (_, total, progress) = self.write(fd, &output, &mut Tail::None);
         worker.counters.bytes_sent.add(total);
-        if progress != SendProgress::Done {
-            worker.commit(reason.name());
-            return Next::Close(reason);
+        let is_sent = progress == SendProgress::Done;
+        worker.commit(if is_sent { "sent" } else { reason.name() });
+        is_sent
+    }
+
+    /// Closes the connection, whose request head or TLS handshake is incomplete, because another one needs its
+    /// descriptor.
+    pub(crate) fn give_way<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
+        if self.wait() == Wait::Head {
+            self.refuse_slow(worker, fd, CloseReason::DescriptorPressure);
         }
-        worker.commit("sent");
-        self.close_or_linger(fd).unwrap_or(Next::Read)
+        Next::Close(CloseReason::DescriptorPressure)
     }
 
     /// Ends the connection when its last response is sent: immediately, or after the client has closed as well.

@@ -16,6 +16,10 @@ use std::task::{Context, Poll, ready};
 /// Time for a new client to send a request while the server is stopping, in milliseconds.
 pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
 
+/// Time for which a request head or a TLS handshake may be incomplete before it must give way to a new connection that
+/// needs a descriptor, in milliseconds.
+const INCOMPLETE_GRACE_MS: u64 = 1000;
+
 /// How a task ended.
 enum TaskEnd {
     /// The connection is to be closed.
@@ -34,7 +38,8 @@ pub(crate) struct ServerTask<H: Handler> {
     connection: ServerConnection,
     slot: Option<SlotId>,
     wait_id: Option<(Wait, u32)>,
-    /// When the current wait ends, in milliseconds on the monotonic clock.
+    /// When the current wait began and ends, in milliseconds on the monotonic clock.
+    began_ms: u64,
     deadline_ms: u64,
     /// The deadline in the worker's table: this one or an earlier.
     armed_ms: u64,
@@ -46,7 +51,8 @@ impl<H: Handler> ServerTask<H> {
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
         let socket = Some(socket);
-        Self { worker, socket, connection, slot: None, wait_id: None, deadline_ms: u64::MAX, armed_ms: u64::MAX, next }
+        let (began_ms, deadline_ms) = (worker.clock.latest().monotonic_ms, u64::MAX);
+        Self { worker, socket, connection, slot: None, wait_id: None, began_ms, deadline_ms, armed_ms: u64::MAX, next }
     }
 
     /// Sets the deadline of a new wait.
@@ -69,7 +75,8 @@ impl<H: Handler> ServerTask<H> {
             Wait::Answer => u64::MAX,
         };
         // A wait starts with the turn that led to it, which read the clock.
-        self.deadline_ms = self.worker.clock.latest().monotonic_ms.saturating_add(timeout_ms);
+        self.began_ms = self.worker.clock.latest().monotonic_ms;
+        self.deadline_ms = self.began_ms.saturating_add(timeout_ms);
         if self.deadline_ms < self.armed_ms {
             self.arm(slot);
         }
@@ -102,6 +109,7 @@ impl<H: Handler> ServerTask<H> {
                     next => next,
                 }
             }
+            Call::GiveWay if self.is_slow_to_begin() => self.connection.give_way(&self.worker, socket.fd()),
             Call::GiveWay | Call::Drain => {
                 self.arm(slot);
                 return;
@@ -109,6 +117,12 @@ impl<H: Handler> ServerTask<H> {
         };
         // A new wait starts, even if it is of the same kind.
         self.wait_id = None;
+    }
+
+    /// Returns whether the client has had more than enough time for its request head or TLS handshake.
+    fn is_slow_to_begin(&self) -> bool {
+        let waited_ms = self.worker.clock.read().monotonic_ms.saturating_sub(self.began_ms);
+        matches!(self.connection.wait(), Wait::Head | Wait::Handshake) && waited_ms >= INCOMPLETE_GRACE_MS
     }
 
     fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<TaskEnd> {
