@@ -170,6 +170,20 @@ pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     if result == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Connections that wait at a listener to be accepted, as `TCP_INFO` has it for a listening socket.
+pub fn accept_queue_length(listener: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes at most `length` bytes to where the
+    // pointer leads, which is that large, and every bit pattern is a `tcp_info`.
+    let (result, info) = unsafe {
+        let mut info = std::mem::zeroed::<libc::tcp_info>();
+        let at = (&raw mut info).cast();
+        let result = libc::getsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, at, &raw mut length);
+        (result, info)
+    };
+    if result == 0 { Ok(info.tcpi_unacked) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The process that listens on `port`, as (pid, name), if /proc permits reading it.
 pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     let sockets = read_listening().ok()?;

@@ -57,7 +57,10 @@ impl QueueBound {
     }
 
     /// Reports that `count` entries have been served and others are still waiting.
-    pub fn handle_saturated(&mut self, count: u32, now_ms: u64) {
+    ///
+    /// `waiting` returns how many, and is called at the end of a window only. With it, a queue that will be served within
+    /// the target delay is no overload. `None` if that is unknown: then a saturated queue always is.
+    pub fn handle_saturated(&mut self, count: u32, now_ms: u64, waiting: impl FnOnce() -> Option<u32>) {
         let (began_ms, served) = *self.window.get_or_insert((now_ms, 0));
         let elapsed_ms = now_ms.saturating_sub(began_ms);
         // Those of the report that begins a window were served before it.
@@ -76,17 +79,34 @@ impl QueueBound {
             rate_per_s
         };
         let entries = (self.rate_per_s * self.settings.delay_target_ms as f64 / 1000.0) as u32;
+        let Some(waiting) = waiting() else {
+            self.limit(entries, now_ms);
+            return;
+        };
+        if waiting > entries {
+            // A burst that has been let in is served: the bound follows the queue downwards.
+            self.limit(entries.max(waiting - waiting / 4), now_ms);
+        } else if waiting < entries / 2 {
+            self.recover(now_ms);
+        }
+    }
+
+    fn limit(&mut self, entries: u32, now_ms: u64) {
         self.bound = entries.clamp(self.settings.entries_min, self.settings.entries_max);
         self.recovers_at_ms = now_ms.saturating_add(RECOVERY_MS);
+    }
+
+    fn recover(&mut self, now_ms: u64) {
+        if self.is_limiting() && now_ms >= self.recovers_at_ms {
+            self.bound = self.bound.saturating_mul(2).min(self.settings.entries_max);
+            self.recovers_at_ms = now_ms.saturating_add(RECOVERY_MS);
+        }
     }
 
     /// Reports that no entry is waiting.
     pub fn handle_empty(&mut self, now_ms: u64) {
         self.window = None;
-        if self.is_limiting() && now_ms >= self.recovers_at_ms {
-            self.bound = self.bound.saturating_mul(2).min(self.settings.entries_max);
-            self.recovers_at_ms = now_ms.saturating_add(RECOVERY_MS);
-        }
+        self.recover(now_ms);
     }
 }
 

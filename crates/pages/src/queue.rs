@@ -101,7 +101,7 @@ impl RunQueue {
         let now_ms = Now::read().monotonic_ms;
         let report = |bound: &RefCell<QueueBound>, ended, left| {
             let mut bound = bound.borrow_mut();
-            if left == 0 { bound.handle_empty(now_ms) } else { bound.handle_saturated(ended, now_ms) }
+            if left == 0 { bound.handle_empty(now_ms) } else { bound.handle_saturated(ended, now_ms, || None) }
         };
         report(&self.short_bound, short_ended, self.short_count());
         report(&self.long_bound, long_ended, self.long_count());

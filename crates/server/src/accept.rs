@@ -13,7 +13,7 @@ use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
 use flatout_os::registered::Registered;
-use flatout_os::socket::{set_backlog, set_tcp_quickack};
+use flatout_os::socket::{accept_queue_length, set_backlog, set_tcp_quickack};
 use flatout_overload::{QueueBound, QueueSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -34,11 +34,11 @@ const GIVE_WAY_COUNT: usize = 32;
 
 /// Time that a connection may wait in a saturated accept queue, in milliseconds. Far below the second that people wait
 /// for, and far above the time between two turns of a worker.
-const ACCEPT_DELAY_TARGET_MS: u64 = 50;
+const ACCEPT_DELAY_TARGET_MS: u64 = 100;
 
-/// Lower bound of the accept queue. One below the rate of new connections times a network round trip makes the kernel
-/// answer with SYN cookies.
-const ACCEPT_QUEUE_MIN: u32 = 16;
+/// Lower bound of the accept queue. The kernel applies it to connections whose request has not arrived, too, and responds
+/// with SYN cookies beyond it, which may reset a client that sends its request in several packets.
+const ACCEPT_QUEUE_MIN: u32 = 64;
 
 /// The accept queue of one listener. While more clients connect than the worker can serve, the queue is shortened so that
 /// none waits longer than the target. The kernel then ignores further connection attempts, which costs the worker
@@ -67,7 +67,7 @@ impl AcceptQueue {
         if is_empty {
             self.control.handle_empty(now_ms);
         } else {
-            self.control.handle_saturated(count, now_ms);
+            self.control.handle_saturated(count, now_ms, || accept_queue_length(listener).ok());
         }
         let bound = self.control.bound();
         // Small changes are not worth the system call.
@@ -290,24 +290,32 @@ async fn make_room<H: Handler>(worker: &Worker<H>) {
 mod tests {
     use super::{ACCEPT_QUEUE_MIN, AcceptQueue};
     use crate::counters::Counters;
-    use flatout_os::socket::{BACKLOG, ListenOptions, bind_listener};
+    use crate::tests::wait_until;
+    use flatout_os::socket::{BACKLOG, ListenOptions, accept_queue_length, bind_listener};
+    use std::io::Write as _;
+    use std::net::TcpStream;
     use std::os::fd::AsFd as _;
 
     #[test]
     fn a_saturated_queue_is_shortened_and_recovers() {
-        let (listener, _) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let counters = Counters::default();
         let mut queue = AcceptQueue::new(listener.as_fd(), BACKLOG as u32);
-        // 2,000 a second, and always more.
+        // The queue is empty, whatever the batches say: no overload.
         for now_ms in (0..1_000).step_by(4) {
             queue.handle_batch(listener.as_fd(), 8, false, now_ms, &counters);
         }
-        assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (100, 1));
-        // Ten times slower.
-        for now_ms in (1_000..3_000).step_by(40) {
-            queue.handle_batch(listener.as_fd(), 8, false, now_ms, &counters);
+        assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (BACKLOG as u32, 0));
+        // Connections that nobody accepts; one is served every 20 ms.
+        let clients: Vec<_> = (0..ACCEPT_QUEUE_MIN * 2).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for mut client in &clients {
+            client.write_all(b"G").unwrap();
         }
-        assert!(queue.backlog <= ACCEPT_QUEUE_MIN + ACCEPT_QUEUE_MIN / 8, "{}", queue.backlog);
+        wait_until("the queue", || accept_queue_length(listener.as_fd()).unwrap() == ACCEPT_QUEUE_MIN * 2);
+        for now_ms in (1_000..3_000).step_by(20) {
+            queue.handle_batch(listener.as_fd(), 1, false, now_ms, &counters);
+        }
+        assert!((ACCEPT_QUEUE_MIN..ACCEPT_QUEUE_MIN * 2).contains(&queue.backlog), "{}", queue.backlog);
         for now_ms in (3_000..4_000).step_by(4) {
             queue.handle_batch(listener.as_fd(), 1, true, now_ms, &counters);
         }

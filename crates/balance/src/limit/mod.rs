@@ -99,7 +99,7 @@ impl ConcurrencyLimiter {
         if queue.len() >= queue.bound() {
             return Err(QueueRefusal::Full);
         }
-        let number = queue.push();
+        let number = queue.push(now_ms);
         self.waiting.store(queue.len() as u32, SeqCst);
         drop(queue);
         self.grant();

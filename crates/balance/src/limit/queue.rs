@@ -4,9 +4,13 @@ use flatout_overload::{QueueBound, QueueSettings};
 use std::collections::VecDeque;
 use std::task::Waker;
 
+/// Time that the oldest request may wait before the newest ones go first, in milliseconds.
+const NEWEST_FIRST_MS: u64 = 250;
+
 #[derive(Debug)]
 struct QueuedRequest {
     number: u64,
+    since_ms: u64,
     waker: Option<Waker>,
 }
 
@@ -34,22 +38,24 @@ impl PermitQueue {
     }
 
     /// Appends an entry and returns its number.
-    pub(super) fn push(&mut self) -> u64 {
+    pub(super) fn push(&mut self, now_ms: u64) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
-        self.entries.push_back(QueuedRequest { number, waker: None });
+        self.entries.push_back(QueuedRequest { number, since_ms: now_ms, waker: None });
         number
     }
 
-    /// Removes the entry that receives a permit, and returns its waker if it was polled: the first one or, while the
-    /// queue is saturated, the newest.
+    /// Removes the entry that receives a permit, and returns its waker if it was polled: the oldest one or, in
+    /// overload, the newest.
     pub(super) fn pop(&mut self, now_ms: u64) -> Option<Waker> {
-        // In overload, all those at the front would be served so late that their clients have left.
-        let entry = if self.control.is_limiting() { self.entries.pop_back() } else { self.entries.pop_front() }?;
+        let oldest_ms = now_ms.saturating_sub(self.entries.front()?.since_ms);
+        // Then all those at the front would be served so late that their clients have left.
+        let is_overloaded = oldest_ms > NEWEST_FIRST_MS;
+        let entry = if is_overloaded { self.entries.pop_back() } else { self.entries.pop_front() }?;
         if self.entries.is_empty() {
             self.control.handle_empty(now_ms);
         } else {
-            self.control.handle_saturated(1, now_ms);
+            self.control.handle_saturated(1, now_ms, || None);
         }
         entry.waker
     }

@@ -244,6 +244,16 @@ impl Simulation {
                     }
                 }
             }
+            // In overload, permits are granted at the other end.
+            while let Some(mut last) = waiting.pop_back() {
+                match poll(&mut last, now_us / 1000) {
+                    Poll::Ready(permit) => begun.extend(permit),
+                    Poll::Pending => {
+                        waiting.push_back(last);
+                        break;
+                    }
+                }
+            }
             while idle > 0 {
                 idle -= 1;
                 match limiter.try_acquire() {
@@ -310,13 +320,26 @@ impl Simulation {
             }
             // A permit is granted when a response completes, to the oldest or to the newest.
             if now_us == next_done_us {
-                waiting.retain_mut(|(request, arrived_us)| match poll(request, now_us / 1000) {
-                    Poll::Ready(permit) => {
-                        backlog.extend(permit.ok().map(|permit| (permit, now_us, *arrived_us)));
-                        false
+                // Clients leave after a second.
+                waiting.retain(|(_, arrived_us)| now_us - arrived_us <= 1_000_000);
+                for take in [VecDeque::pop_front, VecDeque::pop_back] {
+                    while let Some((mut request, arrived_us)) = take(&mut waiting) {
+                        match poll(&mut request, now_us / 1000) {
+                            Poll::Ready(permit) => {
+                                backlog.extend(permit.ok().map(|permit| (permit, now_us, arrived_us)));
+                            }
+                            // Requests keep their order by time.
+                            Poll::Pending if waiting.front().is_some_and(|next| next.1 >= arrived_us) => {
+                                waiting.push_front((request, arrived_us));
+                                break;
+                            }
+                            Poll::Pending => {
+                                waiting.push_back((request, arrived_us));
+                                break;
+                            }
+                        }
                     }
-                    Poll::Pending => true,
-                });
+                }
             }
             while busy.len() < self.servers
                 && let Some((permit, began_us, arrived_us)) = backlog.pop_front()

@@ -164,7 +164,7 @@ pub struct Concurrency {
 
 impl Default for Concurrency {
     fn default() -> Self {
-        Self { min: 8, max: 1_024, queue_max: 4_096, queue_timeout_ms: 500 }
+        Self { min: 8, max: 1_024, queue_max: 4_096, queue_timeout_ms: 10_000 }
     }
 }
 

@@ -16,7 +16,7 @@ const REQUESTS_MAX: u64 = 1_000_000;
 
 pub(super) const BALANCE: Shape = Shape::value("balance \"consistent-hash\" key=\"uri\", or balance \"round-robin\"")
     .with(&["key", "header", "cookie"]);
-pub(super) const CONCURRENCY: Shape = Shape::none("concurrency min=8 max=1024 queue=4096 wait=\"500ms\"")
+pub(super) const CONCURRENCY: Shape = Shape::none("concurrency min=8 max=1024 queue=4096 wait=\"10s\"")
     .with(&["min", "max", "queue", "wait"])
     .needs("min, max, queue or wait");
 

@@ -10,6 +10,8 @@ struct Simulation {
     leaves_after_ms: u64,
     /// `None`: a queue bounded by its length only.
     control: Option<QueueBound>,
+    /// The control is told the length of the queue.
+    tells_length: bool,
     queue: VecDeque<u64>,
     now_us: u64,
     free_at_us: u64,
@@ -27,7 +29,16 @@ struct Counts {
 impl Simulation {
     fn new(service_us: u64, control: Option<QueueBound>) -> Self {
         let queue = VecDeque::new();
-        Self { service_us, leaves_after_ms: 1_000, control, queue, now_us: 0, free_at_us: 0, next_arrival_us: 0 }
+        Self {
+            service_us,
+            leaves_after_ms: 1_000,
+            control,
+            tells_length: false,
+            queue,
+            now_us: 0,
+            free_at_us: 0,
+            next_arrival_us: 0,
+        }
     }
 
     fn bound(&self) -> usize {
@@ -64,7 +75,11 @@ impl Simulation {
             }
             let (now_ms, is_empty) = (self.free_at_us / 1_000, self.queue.is_empty());
             if let Some(control) = &mut self.control {
-                if is_empty { control.handle_empty(now_ms) } else { control.handle_saturated(1, now_ms) }
+                if is_empty {
+                    control.handle_empty(now_ms);
+                } else {
+                    control.handle_saturated(1, now_ms, || self.tells_length.then_some(self.queue.len() as u32));
+                }
             }
         }
         counts
@@ -85,14 +100,18 @@ fn a_queue_bounded_by_length_alone_serves_only_those_who_have_left() {
 fn bounded_by_time_it_serves_at_full_speed_whatever_arrives() {
     for service_us in [100, 430, 2_000, 10_000] {
         for times in [2, 5, 10] {
-            let mut simulation = Simulation::new(service_us, Some(QueueBound::new(SETTINGS)));
-            simulation.run(1, service_us / times);
-            let counts = simulation.run(5, service_us / times);
-            let capacity = 5_000_000 / service_us;
-            assert!(counts.served_in_time * 100 >= capacity * 99, "{service_us} us at {times} x: {counts:?}");
-            assert_eq!(counts.served_late, 0);
-            let wait_ms_expected = SETTINGS.delay_target_ms.max(u64::from(SETTINGS.entries_min) * service_us / 1_000);
-            assert!(counts.wait_ms_max <= wait_ms_expected * 3 / 2, "{service_us} us at {times} x: {counts:?}");
+            for tells_length in [false, true] {
+                let mut simulation = Simulation::new(service_us, Some(QueueBound::new(SETTINGS)));
+                simulation.tells_length = tells_length;
+                simulation.run(2, service_us / times);
+                let counts = simulation.run(5, service_us / times);
+                let capacity = 5_000_000 / service_us;
+                let case = format!("{service_us} us at {times} x, {tells_length}: {counts:?}");
+                assert!(counts.served_in_time * 100 >= capacity * 99, "{case}");
+                assert_eq!(counts.served_late, 0, "{case}");
+                let expected_ms = SETTINGS.delay_target_ms.max(u64::from(SETTINGS.entries_min) * service_us / 1_000);
+                assert!(counts.wait_ms_max <= expected_ms * if tells_length { 3 } else { 2 }, "{case}");
+            }
         }
     }
 }
@@ -121,10 +140,26 @@ fn a_burst_shorter_than_a_window_is_served_whole() {
 }
 
 #[test]
+fn a_queue_that_is_served_within_the_target_is_no_overload() {
+    let mut bound = QueueBound::new(SETTINGS);
+    // A hundred are served in 100 ms, and ninety wait all the time.
+    for now_ms in 0..500 {
+        bound.handle_saturated(1, now_ms, || Some(90));
+        assert!(!bound.is_limiting());
+    }
+    // Many more: the bound follows them downwards.
+    for waiting in (100..1_000_u32).rev() {
+        bound.handle_saturated(1, 1_500 - u64::from(waiting), || Some(waiting));
+        assert!(bound.bound() >= 90);
+    }
+    assert!(bound.bound() <= 110, "{}", bound.bound());
+}
+
+#[test]
 fn the_bound_recovers_within_a_second_of_the_end() {
     let mut bound = QueueBound::new(SETTINGS);
     for now_ms in 0..200 {
-        bound.handle_saturated(1, now_ms);
+        bound.handle_saturated(1, now_ms, || None);
     }
     assert_eq!(bound.bound(), 100);
     let mut now_ms = 200;
@@ -140,7 +175,7 @@ fn a_slow_server_is_measured_over_a_longer_time() {
     let mut bound = QueueBound::new(SETTINGS);
     // 20 a second.
     for now_ms in (0..1_000).step_by(50) {
-        bound.handle_saturated(1, now_ms);
+        bound.handle_saturated(1, now_ms, || None);
     }
     assert_eq!(bound.bound(), SETTINGS.entries_min);
     assert!((bound.rate_per_s - 20.0).abs() < 2.0, "{}", bound.rate_per_s);
@@ -155,7 +190,7 @@ proptest! {
         let mut now_ms = 0_u64;
         for (saturated, count, step_ms) in reports {
             now_ms += step_ms;
-            if saturated { bound.handle_saturated(count, now_ms) } else { bound.handle_empty(now_ms) }
+            if saturated { bound.handle_saturated(count, now_ms, || None) } else { bound.handle_empty(now_ms) }
             prop_assert!((SETTINGS.entries_min..=SETTINGS.entries_max).contains(&bound.bound()));
         }
     }
@@ -164,7 +199,7 @@ proptest! {
     fn any_clock_is_borne(times in prop::collection::vec(any::<u64>(), 0..50)) {
         let mut bound = QueueBound::new(SETTINGS);
         for now_ms in times {
-            bound.handle_saturated(u32::MAX, now_ms);
+            bound.handle_saturated(u32::MAX, now_ms, || None);
             bound.handle_empty(now_ms);
         }
         prop_assert!(bound.bound() >= SETTINGS.entries_min && WINDOW_MS_MIN > 0);
